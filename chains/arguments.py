@@ -186,7 +186,7 @@ class RandomAccess:
         raise NotImplementedError
 
     def to_iter_dataset(self) -> Any:
-        """Return a stream of the elements of the first epoch."""
+        """Return a stream (`IterDataset`) of the elements of this dataset's first epoch."""
         raise NotImplementedError
 
 

@@ -29,9 +29,10 @@ _TABLE_FORMATS = ("arrow", "pandas", "polars")
 class HuggingFaceStream(IterDataset[Any]):
     """Stream the rows of a Hugging Face dataset loaded with `streaming=True`, in its order.
 
-    It can be used in a chain like any `IterDataset`. One thread or worker at a time reads it, and
-    also runs the operations directly after it. Later operations are shared by all workers: those
-    after a join or a `limit`; and, if a batch follows a filter, the batch and those after it.
+    It can be used in a chain like any `IterDataset`. Only one thread or worker at a time reads it.
+    The same thread or worker also runs the operations that follow, up to the first of these: a
+    join, a `limit`, or a batch after a filter. All workers share this batch, and all operations
+    after it, or after the join or `limit`.
 
     A run resumes exactly, with any number of workers. For this, `datasets` itself moves to the
     saved row, and may have to read a file from its start. If the dataset is stored in files,
@@ -255,7 +256,10 @@ def _steps(step: Any) -> Iterator[Any]:
 
 
 def _kinds_in(state: Any) -> list[str]:
-    """Return the class names of the steps in a state of `datasets`, each once, sorted."""
+    """Return the class names of the transformations in a Hugging Face dataset's `state_dict`.
+
+    Each name comes once; the list is sorted.
+    """
     # How often a kind occurs may differ from epoch to epoch.
     return sorted(set(_kinds(state)))
 

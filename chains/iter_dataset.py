@@ -130,7 +130,7 @@ class IterMethods(
         return f"IterDataset({leaves} source{'s' * (leaves > 1)}, {operations} operations)"
 
     def _made(self, stream: Stream) -> IterDataset[Any]:
-        """Return a dataset of a stream. All methods make their results with this method."""
+        """Return a dataset that runs `stream`. All dataset methods return such a dataset."""
         return self.of_stream(stream)
 
     def _then(self, operation: Operation) -> IterDataset[Any]:

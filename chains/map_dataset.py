@@ -378,7 +378,7 @@ class Chain(MapDataset[T]):
 
     @property
     def lengths(self) -> Any:
-        """Lengths of the elements of an epoch, which the source states.
+        """Lengths of the elements of an epoch, which the source states: array or dict of arrays.
 
         None if the source states no lengths, if operations may have changed them, or if the dataset
         is endless.
@@ -389,9 +389,9 @@ class Chain(MapDataset[T]):
         )
 
     def packed_costs(self, cost: Cost | None = None) -> Any:
-        """Return the cost of each row that `pack` made: the sum of its segments' costs.
+        """Return the cost of each row that `pack` made, as an array.
 
-        Return None for any other dataset.
+        The cost of a row is the sum of its segments' costs. Return None for any other dataset.
 
         Args:
             cost: function of an array of lengths, such as `headrace.attention(a, b)`. None

@@ -157,10 +157,10 @@ def stream_of(
 
 
 def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
-    """Return a leaf (a source with its order) in a form to which records can be appended.
+    """Return a leaf (a source with its order) with an order to which records can be appended.
 
-    This is possible if the chain reads whole epochs of this source alone. Otherwise, return `leaf`
-    unchanged.
+    This is possible if the source grows and the chain reads whole epochs of this source alone.
+    Otherwise, return `leaf` unchanged.
 
     Args:
         node: top node of the chain.

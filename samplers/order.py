@@ -146,10 +146,10 @@ class UnreadOrder:
         return np.concatenate([self._by_progress, self._last])
 
     def positions(self, indices: Int64s) -> Int64s:
-        """Return the positions at indices among the positions that are not yet read.
+        """Convert indices among the unread positions, from 0, to positions.
 
         There are `length` unread positions below `total`. All positions from `total` on are unread,
-        too; they follow at the indices from `length` on.
+        too: from index `length` on, the result is `total + index - length`.
 
         Args:
             indices: `int64[n]`, from 0.
@@ -190,7 +190,10 @@ class Without:
 
     @property
     def is_possible(self) -> bool:
-        """True if there are ranges, and they ascend, do not touch, and end at or below `total`."""
+        """True if `ranges` is not empty, and its ranges ascend, do not touch, and end by `total`.
+
+        False shows that the state from which the ranges were read is damaged.
+        """
         edges = [edge for pair in self.ranges for edge in pair]
         return (
             bool(edges)
@@ -200,7 +203,7 @@ class Without:
 
     @cached_property
     def _offsets(self) -> Int64s:
-        """Differences between a position outside the ranges and its index among these positions.
+        """Differences between a position outside the left-out ranges and its index among such.
 
         Entry k holds for positions after the first k ranges. So there is one entry more than
         ranges.
@@ -209,41 +212,44 @@ class Without:
 
     @cached_property
     def _starts(self) -> Int64s:
-        """For each range, the number of positions before it that are in none of the ranges."""
+        """For each left-out range, the number of positions before it that are in no such range."""
         return np.array([start for start, _ in self.ranges], dtype=np.int64) - self._offsets[:-1]
 
     @property
     def dense_from(self) -> int:
-        """First position after all ranges."""
+        """First position after the last of the left-out ranges."""
         return self.ranges[-1][1]
 
     @property
     def offset(self) -> int:
-        """Difference between a position after all ranges and its index outside the ranges."""
+        """Difference between a position after all left-out ranges and its index.
+
+        An index counts only the positions outside the ranges.
+        """
         return int(self._offsets[-1])
 
     @property
     def dense_index(self) -> int:
-        """Number of positions before the last range that are in none of the ranges."""
+        """Number of positions before the last left-out range that are in none of the ranges."""
         return int(self._starts[-1])
 
     @property
     def length(self) -> int:
-        """Number of positions below `total` that are in none of the ranges."""
+        """Number of positions below `total` that are in none of the left-out ranges."""
         return self.total - self.offset
 
     def lowest_position(self, index: int) -> int:
-        """Return the lowest position at `index`, or later, among the positions outside the ranges.
+        """Return the position at `index`, where an index does not count the left-out ranges.
 
-        These positions ascend, so it is the position at `index`.
+        Positions at later indices are higher, so it is the lowest position from `index` on.
         """
         return int(self.positions(np.array([index], dtype=np.int64))[0])
 
     def positions(self, indices: Int64s) -> Int64s:
-        """Return the positions at indices among the positions outside the ranges.
+        """Convert indices that do not count the left-out ranges to positions, which count them.
 
-        There are `length` such positions below `total`. All positions from `total` on follow at the
-        indices from `length` on.
+        Index i is the i-th position outside the ranges, from 0. There are `length` such positions
+        below `total`. From index `length` on, the result is `total + i - length`.
 
         Args:
             indices: `int64[n]`, from 0.

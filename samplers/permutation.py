@@ -263,7 +263,7 @@ class _Kept:
 def _shifts_of_block(
     seed: int, epochs: Int64s, rounds: int, size: int
 ) -> tuple[Hashed | _Kept, Int64s | None]:
-    """Prepare the shuffle of several places (indices within an epoch), of one or several epochs.
+    """Prepare to shuffle places (indices within an epoch), given only the epoch of each place.
 
     Args:
         seed: as for `permute`.
@@ -272,9 +272,9 @@ def _shifts_of_block(
         size: as for `permute`.
 
     Returns:
-        the object that computes by how much places move in each round; and, for each place, the
-        index of its epoch among the epochs of this object, `int64[n]`, or None if all places are of
-        one epoch.
+        the object that computes by how much a place moves in each round and in each of its epochs;
+        and `int64[n]`, for each place the index of its epoch among the epochs of this object. The
+        second result is None if all places are of one epoch.
     """
     first, last = int(epochs.min()), int(epochs.max())
     side = max(table_shape(size))

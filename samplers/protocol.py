@@ -389,7 +389,7 @@ class VectorSampler:
         return ""
 
     def former_weights(self, position: int) -> str | None:
-        """Return the digest of the earlier weights of records that are used at a position.
+        """Return the digest of the record weights used at a position, if they are earlier ones.
 
         Return None if the current weights are used at this position.
         """

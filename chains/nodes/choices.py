@@ -39,7 +39,7 @@ class Choice(Protocol):
 
     @property
     def mixes(self) -> Sequence[Any]:
-        """The weights, if the choice is a mix; else ().
+        """The weights of the mix as plain values, if this choice is a mix; else ().
 
         States keep them to notice that the weights have changed.
         """

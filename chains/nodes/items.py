@@ -150,7 +150,7 @@ class Applied(OnOne):
 
     @cached_property
     def _engine_agrees(self) -> bool:
-        """True if the engine gets the results of this node when it runs the operation itself."""
+        """True if the engine gets this node's results when it runs the operation itself."""
         # For the engine, the index of an element is its position, which is not so after a batch.
         return not self.operation.reads_index or self.input.line.keeps_positions
 

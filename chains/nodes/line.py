@@ -1,4 +1,4 @@
-"""A line: the form of a chain that the engine of `DataLoader` runs directly.
+"""A line: a chain of dataset methods as the engine of `DataLoader` runs it.
 
 A line consists of a source, an order of the source's records, and operations on the records. The
 engine reads the records and runs the operations itself, without calling nodes. If the engine cannot

@@ -131,13 +131,14 @@ def with_batch_size(pipeline: Pipeline, batch_size: int, batch: int | None) -> P
 def not_empty(pipeline: Pipeline) -> Pipeline:
     """Return the pipeline, after checking that its records are enough for one batch.
 
-    Too few records would all be dropped as the remainder of a batch. Only the first shard, which is
-    the largest, is checked. Other shards that are too short are found later, if shards compare
-    their lengths. Joins of streams are not checked, because one of the streams may be empty.
+    Too few records would all be dropped as the remainder of a batch. Only the first shard, which
+    has most records, is checked. Joins of streams are not checked, because one of the streams may
+    be empty.
 
     Raises:
-        EmptyStreamError: the largest shard has too few records for one batch.
-        ValueError: a batch is far larger than an epoch.
+        EmptyStreamError: all epochs of the first shard together have too few records for one batch.
+        ValueError: `batch_size` is probably a mistake: it is larger than one epoch and larger than
+            `LARGEST_OF_SEVERAL_EPOCHS`.
     """
     if pipeline.joins:
         return pipeline
@@ -165,14 +166,14 @@ def dropped_records(pipeline: Pipeline) -> int:
 
 
 def _refuse_huge_batches(pipeline: Pipeline) -> None:
-    """Check that no batch is far larger than an epoch.
+    """Check that no batch has far more records than an epoch, which is probably a mistake.
 
     A batch may have as many records as an epoch, or `LARGEST_OF_SEVERAL_EPOCHS` records if this
     number is larger. Sources without random access, and streams that end before one batch, are not
     checked.
 
     Raises:
-        ValueError: a batch has more records.
+        ValueError: a batch has more records than this.
     """
     leaf, rows = pipeline.leaves[0], max(stage.unit for stage in pipeline.stages)
     if leaf.in_order or min(rows, len(leaf.sampler)) <= max(

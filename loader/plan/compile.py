@@ -190,7 +190,7 @@ def check_stacks(base: Read | Joined, operations: Sequence[Operation]) -> None:
         operations: operations, in order.
 
     Raises:
-        ValueError: an operation would stack them.
+        ValueError: an operation would stack such batches.
     """
     planned: Any = base.leaf.sampler if isinstance(base, Read) and base.leaf.plans_batches else None
     # a `BudgetBatch` knows shapes that were given
@@ -207,7 +207,7 @@ def check_balanced(operations: Iterable[Operation]) -> None:
     The packed rows would not be balanced.
 
     Raises:
-        ValueError: an operation packs.
+        ValueError: an operation packs such records.
     """
     for operation in operations:
         if operation.plans_rows:

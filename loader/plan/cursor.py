@@ -169,7 +169,7 @@ class Leftover:
     def whose(
         self,
     ) -> tuple[tuple[int, int], tuple[ReshardHistory, ...], tuple[int | None, ...], str]:
-        """Values that identify the shard that began this work, and its run: a key for dicts.
+        """Values that identify the shard that began this leftover, and its run: a key for dicts.
 
         All leftovers (unfinished work) of one shard have the same key.
         """

@@ -35,18 +35,26 @@ class History:
     orders: tuple[Changes, ...] = ((),)
 
     def with_leaf(self, number: int, changes: Changes) -> History:
-        """Return this history with other changes of the order of the leaf at index `number`."""
+        """Return this history with `changes` as the changes of one leaf's order.
+
+        The leaf (a source with its sampler) has the index `number`.
+        """
         return replace(self, orders=(*self.orders[:number], changes, *self.orders[number + 1 :]))
 
     def leaf(self, number: int) -> History:
-        """Return the part of this history about the leaf at index `number`.
+        """Return the part of this history about the leaf (source, sampler) at index `number`.
 
         It is the history of a pipeline with only this leaf.
         """
         return History(self.shards[number : number + 1], self.orders[number : number + 1])
 
     def with_history_of(self, number: int, leaf: History) -> History:
-        """Return this history with the history `leaf` of the leaf at index `number`."""
+        """Return this history with the entries of one leaf (a source with its sampler) replaced.
+
+        Args:
+            number: index of the leaf.
+            leaf: the new history of this leaf alone.
+        """
         return History(
             (*self.shards[:number], *leaf.shards, *self.shards[number + 1 :]),
             (*self.orders[:number], *leaf.orders, *self.orders[number + 1 :]),
@@ -67,7 +75,7 @@ class History:
 
     @property
     def changes(self) -> Changes:
-        """The changes of the orders of all leaves."""
+        """The changes of the orders of all leaves (sources with their samplers), in one tuple."""
         return tuple(change for changes in self.orders for change in changes)
 
     @cached_property
@@ -142,7 +150,7 @@ class Mark(NamedTuple):
 
     @property
     def values(self) -> dict[str, Any]:
-        """The values of this object as plain JSON values, without empty ones."""
+        """The facts of this mark about an order, as a dict of JSON values without empty ones."""
         place = [
             self.position,
             self.place.get(ONLY, self.place),

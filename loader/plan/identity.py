@@ -114,7 +114,7 @@ class Identity:
 
     @property
     def inner_mixes(self) -> list[Any]:
-        """A description of each mix except the pipeline's last one.
+        """A list with the names or JSON values that describe each mix except the pipeline's last.
 
         Only the last mix may change between two runs, so these descriptions must stay the same.
         """
@@ -142,7 +142,7 @@ class Identity:
 
     @property
     def labelled(self) -> Values:
-        """The same values as a dict, with the names that messages and tools show."""
+        """The values of this identity as a dict, by the names that messages and tools show."""
         joins = {"joins": list(self.joins)} if self.joins else {}
         return {
             "source": _one_or_all("sources", self.sources),

@@ -50,19 +50,23 @@ class JoinPolicy:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The plain JSON values that identify the rule."""
+        """Plain JSON values that identify this rule, by which a join merges its inputs.
+
+        Two rules with equal values merge in the same way.
+        """
         fields = vars(self) if self.decisive is None else self.decisive
         return {"kind": self.kind, **{name: vars(self)[name] for name in fields}}
 
     def choices(self, state: JoinState, count: int) -> Int64s:
-        """Return the index of the input of each of the next `count` rows: `int64[count]`.
+        """Return from which input of the join each of the next `count` rows comes.
 
-        There are fewer at the end. Subclasses must define it.
+        The result is `int64[count]`, with an index for each row; it is shorter at the end of the
+        join. Subclasses must define this method.
         """
         raise NotImplementedError
 
     def after(self, state: JoinState, count: int) -> JoinState:
-        """Return the state after `count` more rows."""
+        """Return the state of this rule after `count` more rows of the joined stream."""
         return (state[0] + count, *state[1:])
 
     def taken(self, rows: int) -> Sequence[int]:
@@ -94,11 +98,11 @@ class JoinPolicy:
         return None
 
     def ended_inputs(self, state: JoinState) -> Sequence[int]:
-        """Return the indices of the inputs that have ended, and are not read again."""
+        """Return the indices of the join's inputs that have ended, and are not read again."""
         return ()
 
     def shared(self, states: Sequence[JoinState], shards: int) -> JoinState:
-        """Return the state with which each shard begins, if the number of shards has changed.
+        """Return the state of this rule with which each shard begins on a new number of shards.
 
         By default, the rows so far are divided among the shards, and no input counts as ended: each
         shard finds the ends itself.
@@ -113,7 +117,7 @@ class JoinPolicy:
         return (sum(state[0] for state in states) // shards, *self.start[1:])
 
     def is_state(self, state: JoinState) -> bool:
-        """Return True if a value from a checkpoint has the form of this rule's states."""
+        """Return True if a value from a checkpoint can be a state of this rule."""
         return len(state) == len(self.start) and are_numbers(state)
 
 
@@ -136,7 +140,7 @@ class Join:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The rule, and the names and sizes of the inputs, as plain JSON values."""
+        """Plain JSON values that identify this join: its rule, and its inputs' names and sizes."""
         return {
             **self.rule.fingerprint,
             "names": list(self.names),

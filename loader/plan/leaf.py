@@ -78,7 +78,7 @@ class Leaf:
 
     @property
     def endless(self) -> bool:
-        """True if the order does not end."""
+        """True if the order in which the source is read does not end."""
         return len(self.sampler) >= ENDLESS
 
     @property
@@ -198,9 +198,9 @@ class Leaf:
         return isinstance(self.source, MixedSource)
 
     def part_epochs(self, local: int) -> dict[str, int]:
-        """Return the epoch of each part of a mix at a local position.
+        """Return the epoch of each part of a mix, by part name, at a position of this shard.
 
-        They are all 0 if this shard has no records.
+        All epochs are 0 if this shard has no records.
 
         Raises:
             AttributeError: the source is not a mix.
@@ -217,7 +217,7 @@ class Leaf:
         )
 
     def part_records(self, local: int) -> dict[str, int]:
-        """Return how many records each part of a mix has before a position of this shard.
+        """Return how many records each part of a mix has, by name, before a position of this shard.
 
         Records of all shards count, in the order of the stream, up to and including this shard's
         last record before the position.

@@ -76,9 +76,10 @@ class ReshardHistory:
 
     @cached_property
     def dense_from(self) -> tuple[int, int]:
-        """A pair (index, offset): from this index on, a position is its index plus the offset.
+        """A pair (index, offset): from this index on, all positions are unread.
 
-        An index counts, from 0, the positions that are not yet read.
+        An index counts, from 0, the positions that are not yet read. From the index of the pair on,
+        a position is its index plus the offset.
         """
         index = offset = 0
         for order in self.orders:
@@ -88,7 +89,7 @@ class ReshardHistory:
 
     @property
     def delivered(self) -> int:
-        """Number of positions that these runs have read or skipped."""
+        """Number of positions that the runs of this history have read or skipped."""
         return sum(order.total - order.length for order in self.orders)
 
     def check_total(self, total: int) -> None:
@@ -115,7 +116,10 @@ class ReshardHistory:
         return total - self.delivered
 
     def positions(self, indices: Int64s) -> Int64s:
-        """Return the global positions (over all shards) at indices, from 0, of unread positions."""
+        """Convert indices `int64[n]` among the unread positions to global positions `int64[n]`.
+
+        Global positions are counted over all shards, indices from 0.
+        """
         for order in reversed(self.orders):
             indices = order.positions(indices)
         return indices
@@ -269,8 +273,8 @@ def _order(values: Any, before: int) -> UnreadOrder | Without:
 def _collapsed(layers: Sequence[UnreadOrder | Without]) -> tuple[list[UnreadOrder | Without], int]:
     """Shorten the history of shards, which has one or two layers for each earlier run.
 
-    A layer describes what each shard had read. Where later runs have read all positions that slower
-    shards had left, only a shift of the positions is left of the layer: one number in place of one
+    A layer describes what each shard had read. If later runs have read all positions that slower
+    shards had left, the layer only shifts positions: it becomes one number, in place of one number
     for each shard. Neighbouring shifts become one layer. The positions that are not yet read stay
     the same.
 
@@ -298,5 +302,5 @@ def _collapsed(layers: Sequence[UnreadOrder | Without]) -> tuple[list[UnreadOrde
 
 
 def _overlap(ranges: Sequence[tuple[int, int]], position: int) -> int:
-    """Return the number of positions below `position` in one of the ranges `[start, stop)`."""
+    """Return how many positions below `position` lie in any of the ranges `[start, stop)`."""
     return sum(min(stop, position) - start for start, stop in ranges if start < position)

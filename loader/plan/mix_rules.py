@@ -27,7 +27,7 @@ class RowOrder(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the inputs."""
+        """The names of the mix's inputs."""
 
     def places(self, positions: Int64s) -> tuple[Int64s, Int64s]:
         """Return, for n rows of the mix, the input's index and the row's index in this input.
@@ -131,7 +131,7 @@ class MixRows(JoinPolicy):
         return self.order.taken(rows)
 
     def _order(self, ends: JoinState) -> RowOrder:
-        """Return the order without the inputs that have ended.
+        """Return the order of the mix without the inputs that have ended.
 
         Args:
             ends: for each input that has ended, its index and the row at which it ended, in one

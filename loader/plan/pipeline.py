@@ -121,7 +121,7 @@ class Pipeline:
     def former_of(self, rest: Leftover) -> int:
         """Return the number, from 1, of the shard of an earlier run to which a leftover belongs.
 
-        A leftover is its unfinished work.
+        A leftover is unfinished work of such a shard.
         """
         return 1 + [former.whose for former in self.formers].index(rest.whose)
 
@@ -191,7 +191,7 @@ class Pipeline:
         )
 
     def join_below(self, stage: Stage) -> Join:
-        """Return the join (mix, zip and others) of the rows of a stage (operations in one task)."""
+        """Return the join (mix, zip and others) from which a stage (operations) gets its rows."""
         below = stage.input
         assert below is not None, "a stage below a join"
         return (
@@ -219,8 +219,9 @@ class Pipeline:
             part: the section.
 
         Returns:
-            For each `repeat`, the index of its entry in `notes` of the section's cursor (place in
-            the stream), and the indices, in the section, of the sources that it reads.
+            A dict with an entry for each `repeat`. The key is the index of its progress in `notes`
+            of the section's cursor (place in the stream). The value is the range of the indices,
+            in the section, of the sources that it reads.
         """
         first = part.first
         endless = (
@@ -342,7 +343,10 @@ class Pipeline:
 
     @cached_property
     def history(self) -> History:
-        """What happened to the orders since the first run, which a checkpoint stores."""
+        """Changes of the orders since the first run, and how far earlier runs on shards had read.
+
+        A checkpoint stores this history.
+        """
         return History(
             tuple(leaf.lineage for leaf in self.leaves),
             tuple(leaf.sampler.changes for leaf in self.leaves),
@@ -377,7 +381,10 @@ class Pipeline:
         return histories[0] == histories[1]
 
     def with_leaf(self, **changes: Any) -> Pipeline:
-        """Return a pipeline of a single source with other attributes of its leaf."""
+        """Return this pipeline of a single source, with attributes of its leaf replaced.
+
+        The leaf is the source with its sampler; `changes` has new values by attribute name.
+        """
         return dataclasses.replace(self, leaves=(dataclasses.replace(self.leaf, **changes),))
 
 

@@ -71,7 +71,7 @@ class Stage:
 
     @cached_property
     def on_join(self) -> bool:
-        """True if the inputs are rows of a join (mix, zip and others)."""
+        """True if the stage's inputs are rows of a join (mix, zip and others)."""
         return self.input is not None and self.input.stage is None
 
     @cached_property
@@ -80,9 +80,9 @@ class Stage:
 
     @property
     def group(self) -> int:
-        """Number of rows that a task on rows gets: as many as make one output.
+        """Number of rows given to one task of a stage whose inputs are rows, not source records.
 
-        It is `MIN_SPAN` if no operation groups rows.
+        These are the rows needed for one output; or `MIN_SPAN` if no operation groups rows.
         """
         return self.unit if self.groups else MIN_SPAN
 
@@ -96,14 +96,14 @@ class Stage:
 
     @cached_property
     def groups(self) -> bool:
-        """True if an operation takes several elements together, as a batch or window shuffle."""
+        """True if an operation of the stage takes several elements together, as a batch does."""
         return any(operation.takes is not None for operation in self.operations)
 
     @cached_property
     def window(self) -> int | None:
-        """Index of the first operation that takes several elements and returns each, as a shuffle.
+        """Index of the first operation that reorders several elements, as a window shuffle does.
 
-        It is None if none does.
+        None if the stage has no such operation.
         """
         return next(
             (
@@ -116,15 +116,15 @@ class Stage:
 
     @cached_property
     def one_to_one(self) -> bool:
-        """True if each operation makes exactly one element of each element.
+        """True if each operation of the stage makes exactly one element of each element.
 
-        An operation such as `Batch` makes one of each `takes` of them.
+        An operation that takes several elements (`Batch`) must make one of each `takes` elements.
         """
         return all(operation.one_to_one for operation in self.operations)
 
     @cached_property
     def reads_position(self) -> bool:
-        """True if an operation uses the position of its elements, as random operations do."""
+        """True if an operation of the stage uses positions of elements, as random operations do."""
         return any(operation.reads_position for operation in self.operations)
 
     def makes_rows(self, regrouped: Collection[int]) -> bool:
@@ -146,7 +146,7 @@ class Stage:
         return unit_of(self.operations[: number - self.first])
 
     def useful(self, inputs: int) -> int:
-        """Return how many of the `inputs` inputs of a stream are used.
+        """Return how many of the `inputs` inputs of the stage are used in its outputs.
 
         A batch may drop the last ones as its remainder.
         """
@@ -158,7 +158,7 @@ class Stage:
         return useful
 
     def starved(self, inputs: int) -> tuple[Operation, int]:
-        """Return the first operation that drops all elements as too few, and how many it gets.
+        """Return the stage's first operation that drops all elements as too few, and their number.
 
         Call it only if `useful(inputs)` is 0.
 
@@ -172,14 +172,14 @@ class Stage:
         )
 
     def outputs(self, inputs: int) -> int:
-        """Return the number of outputs made of `inputs` inputs.
+        """Return the number of outputs that the stage makes of `inputs` inputs.
 
         It holds if no filter or flat map drops or adds elements.
         """
         return [inputs, *(made for _, _, made in self._counts(inputs))][-1]
 
     def _counts(self, inputs: int) -> Iterator[tuple[Operation, int, int]]:
-        """Yield each operation with the numbers of its inputs and of its outputs."""
+        """Yield (operation, inputs, outputs) for each operation: how many it gets and returns."""
         for operation in self.operations:
             whole, rest = divmod(inputs, operation.takes or 1)
             made = whole + (rest > 0 and not operation.drops_remainder)

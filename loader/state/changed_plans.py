@@ -26,22 +26,25 @@ from .schema import LoaderState
 def with_plan(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt a pipeline of planned batches to a plan that differs from the one in saved states.
+    """Let planned batches resume from states that were saved with another plan.
 
     Planned batches are those of `BudgetBatch` with known lengths. Their plan says in advance which
-    records each batch has. The states are adapted, too. Other pipelines and their states are
-    returned unchanged.
+    records each batch has; it is made window by window. The saved plan is kept for all windows that
+    a shard has begun, and the current program's plan is used for all later windows.
 
     Args:
         pipeline: the current program's pipeline, before any state is applied.
         states: states of all shards of one run, or of one shard.
-        strict: if True, the pipeline is not adapted to another plan, and the caller later raises if
-            the plan differs.
+        strict: if True, another plan is not used, and the caller later raises if the plan differs.
+
+    Returns:
+        The pipeline and the states to resume from. Both are returned unchanged if the pipeline has
+        no planned batches.
 
     Raises:
-        CheckpointError: the plan has changed, and states of some shards are missing, or steps are
-            still to be skipped, or a state was saved inside something that is made of several
-            batches, or inside a batch that is being split.
+        CheckpointError: the plan has changed, and the states do not allow this: states of some
+            shards are missing; steps are still to be skipped; or a state was saved inside the
+            result of a later operation that groups several batches, or splits a batch.
     """
     if not states or len(pipeline.leaves) > 1 or not pipeline.leaf.source_facts.planned:
         return pipeline, states

@@ -51,9 +51,10 @@ Histories = Mapping[str, RecordsHistory]
 def migrate_records(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt a pipeline and states to records appended or omitted since the states were saved.
+    """Let a pipeline resume from states after records were appended, or others are omitted.
 
-    The pipeline reads a single source, or one mix of several.
+    The pipeline reads a single source, or one mix of several. It is changed so that it reads the
+    saved order up to the position where the run stopped, and the current records from there on.
 
     Args:
         pipeline: the current program's pipeline, before any state is applied.
@@ -86,10 +87,11 @@ def migrate_records(
 def _with_orders(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt a pipeline and states as `migrate_records` does, for `iter(loader)` over all epochs.
+    """Do the work of `migrate_records` for `iter(loader)`, which reads all epochs.
 
-    For loops over `loader.epochs()`, `migrate_records` calls `in_generation` and `in_epoch`
-    instead.
+    The returned pipeline has the records of the earlier run up to the position where the run
+    stopped, and the current records after it. For loops over `loader.epochs()`, `migrate_records`
+    calls `in_generation` and `in_epoch` instead.
     """
     latest = max(states, key=changes_of)
     known, leaf = latest.order(), pipeline.leaf
@@ -251,7 +253,7 @@ def _generation_of(records: Any, generations: Generations) -> dict[str, int]:
 def in_generation(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt the pipeline of an epoch, or the states, so that both have the same generation.
+    """Give the current pipeline of an epoch and the saved states the same generation.
 
     A generation is a version of the files of a growing source. If a state was saved inside the
     epoch, the pipeline is changed to the generation that the run was reading. Otherwise, the states
@@ -289,7 +291,7 @@ def in_generation(
 def in_epoch(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool
 ) -> Sequence[LoaderState]:
-    """Adapt states of a loop over `loader.epochs()` to the records that are omitted now.
+    """Replace the omitted records in states of a loop over `loader.epochs()` by the current ones.
 
     States are returned unchanged if the same records are omitted as before. They are also returned
     unchanged if the order differs in something other than omitted records; the caller then compares

@@ -1,9 +1,9 @@
 """Resume a pipeline whose order or records have changed since the states were saved.
 
-In: the current pipeline, which may join several streams, and saved states. Out: both, in the form
-to resume. Each source of joined streams is adapted separately. The joins themselves (mix, zip and
-others) need no adapting to changed records, because they count rows, and do not depend on which
-records these rows are made of.
+In: the current pipeline, which may join several streams, and saved states. Out: a changed pipeline
+and changed states, with which the run resumes. Each source of joined streams is changed separately.
+The joins themselves (mix, zip and others) need no change if records have changed, because they
+count rows, and do not depend on which records these rows are made of.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ from .schema import LoaderState
 def migrate(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt a pipeline and states to changes of the order or records since the states were saved.
+    """Let the current program's pipeline resume from states saved with another order or records.
+
+    The pipeline is changed so that it reads the saved order up to the position where the run
+    stopped, and its own order from there on.
 
     Args:
         pipeline: the current program's pipeline, before any state is applied.
@@ -213,7 +216,10 @@ def _may_change(leaf: Leaf, saved: SavedOrder) -> bool:
 def _with_leaf(
     pipeline: Pipeline, states: Sequence[LoaderState], number: int, strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt one source of joined streams, and the states, if the order of its records has changed.
+    """Let one source of joined streams resume if its records or their order have changed.
+
+    The source is changed so that it is read in the saved order up to the position where the run
+    stopped, and in the current program's order from there on.
 
     Args:
         pipeline: the current program's pipeline, before any state is applied.
@@ -224,7 +230,7 @@ def _with_leaf(
         run: function that runs a pipeline (see `Run`).
 
     Returns:
-        The pipeline and the states.
+        The pipeline and the states to resume from.
 
     Raises:
         CheckpointError: the run cannot be resumed with this change.

@@ -46,13 +46,17 @@ If a later position needs a removed part, reading it fails.
 def migrate_weights(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt a pipeline and states to changed weights, or changed parts (datasets), of a mix.
+    """Let a mix resume from states that were saved with other weights or parts (datasets).
+
+    The current program's mix is changed so that it has the saved weights and parts up to the
+    position where the run stopped, and its own from there on. If streams are joined, only the
+    states are changed.
 
     Args:
         pipeline: the current program's pipeline, before any state is applied.
         states: states of all shards of one run, or of one shard. If something has changed, the
             states of all shards are needed, except for joined streams.
-        strict: if True, nothing is adapted to changes of the program, and the caller later raises
+        strict: if True, changes of the program are not accepted here, and the caller later raises
             if something has changed. Changes that the run itself made, such as `iterator.change`,
             stay.
         run: function that runs a pipeline (see `Run`). It is called only to find the end of a

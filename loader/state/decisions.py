@@ -48,7 +48,9 @@ class DecisionLog:
         self._folder = folder
 
     def read(self, position: int) -> Decisions | None:
-        """Return the decisions at a position, by source name; None if the log has none for it.
+        """Return the logged decisions at a position, by source name; None if there are none.
+
+        A decision says which generation (version of a source's files) is read from the position on.
 
         Raises:
             CheckpointError: the position's file is damaged, or cannot be read.
@@ -81,6 +83,7 @@ class DecisionLog:
     def first(self, position: int, found: Decisions) -> Decisions:
         """Return the decisions at a position that were written first; they hold for all shards.
 
+        A decision says which generation (version of a source's files) is read from the position on.
         If the log has no decisions for this position, the decisions of this shard are written and
         returned.
 

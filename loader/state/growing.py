@@ -88,7 +88,7 @@ def grown(
 
     Args:
         loaders: the current program's pipeline, before any state was applied.
-        state: state of the user's position.
+        state: state after the last element that the user received.
         change: position of the change, and the generations (versions of the source's files) to read
             from there on.
     """
@@ -312,7 +312,7 @@ class Lookout:
         return Decision(generation, joins)
 
     def _began_incomplete(self, name: str, look: int) -> bool:
-        """Return True if the source's writer was still at work when an epoch got its records.
+        """Return True if a source's writer was still at work when the ending epoch got its records.
 
         Records that the writer has appended since then also belong to this epoch, even if the
         writer has ended by now.

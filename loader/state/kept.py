@@ -50,7 +50,9 @@ class Kept:
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> Kept:
-        """Read the values from the parsed JSON of a state. Other entries are ignored.
+        """Read the values that a run keeps in its states from the parsed JSON of a state.
+
+        Such values are, for example, the skipped steps. Other entries of the state are ignored.
 
         Args:
             content: the entries of the state, by name.
@@ -124,7 +126,7 @@ class ExtraState:
     """Base class of iterators: the user can add values to their states."""
 
     def here(self) -> Any:
-        """Return the user's position in the stream."""
+        """Return an object that describes the position after the last element the user received."""
         raise NotImplementedError
 
     def get_extra_state(self) -> Any:

@@ -142,8 +142,9 @@ def _needs_former(former: Pipeline, state: LoaderState, length: int) -> bool:
 def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
     """Run a leftover (unfinished work of an earlier shard) to its end, and drop its rows.
 
-    Errors of this work are then raised when the run resumes, not later. If the leftover is made of
-    records, and not of rows that earlier operations made, nothing is read.
+    So if the work fails, the error is raised when the run resumes, and not in the middle of the
+    run. Nothing is run if the inputs of the leftover are records of a source: there is only work to
+    run if earlier operations made its inputs.
 
     Args:
         loaders: the current program's pipeline, before any state is applied.

@@ -60,7 +60,7 @@ class StreamPosition(NamedTuple):
 
     @property
     def kept(self) -> Kept:
-        """Other values that the run keeps in its states, such as skipped steps."""
+        """Values that the run keeps in its states besides this position, such as skipped steps."""
         return self.keeper.kept
 
     @property
@@ -187,7 +187,9 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
     _ended: bool  # `next` has told the end
 
     def here(self) -> StreamPosition:
-        """Return the user's position as an object, for tools such as `headrace`'s command line.
+        """Return the position after the last element that the user received, as an object.
+
+        It is for tools such as `headrace`'s command line.
 
         A call takes less than a microsecond.
 
@@ -204,8 +206,9 @@ class StreamPositionAPI(Changeable, ExtraState, Resumable):
         """Return the number of elements of the whole stream, as `len(loader)` does.
 
         After `set_states` with the states of another number of shards, elements that those shards
-        delivered are not counted. A feeder with `on_uneven="drop"` or `"pad"` may deliver fewer or
-        more elements, because their number then also depends on the other processes.
+        delivered are not counted. A device feeder (which puts batches on devices) with
+        `on_uneven="drop"` or `"pad"` may deliver fewer or more elements, because their number then
+        also depends on the other processes.
 
         Raises:
             TypeError: the stream is endless, or joined from several streams; or its length depends

@@ -28,7 +28,7 @@ class Resumable(ClosedAtExit):
         )
 
     def get_state(self) -> Any:
-        """Return the state after the last element that the user received."""
+        """Return the state after the last element the user received, usually as JSON bytes."""
         raise NotImplementedError
 
     def set_state(self, state: Any, strict: bool = True) -> None:

@@ -84,7 +84,7 @@ class EmptyStreamGuard:
         ] = []  # number of records without a row, and positions
 
     def go_on(self, request: Request) -> Failure | None:
-        """Count a task that made no rows.
+        """Count a task that made no rows; detect if the endless stream has no more elements.
 
         Args:
             request: the task with its places in the stream.
@@ -145,7 +145,7 @@ class EmptyStreamGuard:
         return [cursor.positions[leaf] for leaf in self._once]
 
     def _have_shown_all(self, now: Sequence[int], records: int) -> bool:
-        """Return True if every source has shown all of its records, or has ended.
+        """Return True if every source has shown all its records since the last row, or has ended.
 
         A source is ignored if a join (such as a mix) takes no more records of it, and if the other
         sources have shown their records many times meanwhile.

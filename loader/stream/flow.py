@@ -5,6 +5,10 @@ order, each with its origin (the records it was made from, and the cursor after 
 
     spans → Ordered → StageOutput [→ Regroup → Ordered → StageOutput for each next stage] → elements
                           └→ JoinedRuns, with the rows of other inputs ─┘
+
+Spans are ranges of positions that one task reads each. `Ordered` submits tasks and returns their
+results in order; `StageOutput` takes the rows out of the results; `Regroup` divides rows into
+groups for the next tasks; `JoinedRuns` merges the rows of several streams.
 """
 
 from __future__ import annotations

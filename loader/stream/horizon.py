@@ -22,7 +22,7 @@ class Horizon(Protocol):
 
     @property
     def stop(self) -> int | None:
-        """Position before which the order is final; None if the whole order is final."""
+        """Position before which the source's order is final; None if all of the order is final."""
 
     def advance(self, wait: bool) -> bool:
         """Move `stop` to a later position, after deciding if appended records come before that.
@@ -79,16 +79,17 @@ class DecidedSpans(Pull[Request]):
                 return None
 
     def _goes_further(self, wait: bool) -> bool:
-        """Plan the positions whose order has become final.
+        """Prepare requests for the positions of a growing source whose order has become final.
 
-        An exception of the horizon becomes a failure at the end of the requests.
+        If an exception is raised while the order of more positions is decided (for example
+        because the order has changed), the supply of requests ends with this exception.
 
         Args:
-            wait: True: wait until there are such positions.
+            wait: True: wait until the order of at least one more position is final.
 
         Returns:
-            True if there are new positions, or the end is reached. False if that has to wait, and
-            `wait` is False.
+            True if there are new requests, or the supply has ended. False if no more positions
+            are final yet; this is possible only if `wait` is False.
         """
         try:
             while (stop := self._decided()) <= self._planned and self._horizon.stop is not None:

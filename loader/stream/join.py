@@ -51,7 +51,7 @@ class Input:
     _runs: deque[RowsOf] = field(default_factory=deque)
 
     def has(self, count: int, wait: bool) -> bool:
-        """Return True if `count` rows have arrived, or all remaining rows if the stream has fewer.
+        """Return True if `count` rows of this input have arrived, or all that it still has.
 
         Args:
             count: number of rows.
@@ -179,7 +179,7 @@ class JoinedRuns:
     def _go_on(self, number: int | None, wait: bool) -> bool:
         """Ask the join's rule how to continue after the end of an input, and do so.
 
-        A failure of the rule becomes the end of the join.
+        If the rule raises an exception, the joined stream ends with this exception as its failure.
 
         Args:
             number: index of the input that has ended; None if the rule takes no more rows, so that

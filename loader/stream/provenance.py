@@ -71,14 +71,15 @@ def _gathered(parts: Iterable[tuple[Ints, Table]]) -> Table:
 
 @dataclass(slots=True, eq=False)
 class Provenance:
-    """Tells from which records the rows of a block were made, and where the stream continues.
+    """Origin of the rows of a block: the records they were made from, and the cursor after each.
 
-    A block is the rows of one task. The task read positions of a leaf (a source with its sampler),
-    or a group of earlier rows. A unit is the inputs of one output.
+    A block is the rows of one task. The cursor after a row is the place where the stream continues.
+    The task read positions of a leaf (a source with its sampler), or a group of earlier rows. A
+    unit is the inputs of one output.
 
     Attributes:
         stage: stage (group of operations that run in one task) that made the rows.
-        start: cursor (place in the stream) before the first input.
+        start: cursor before the first input.
         stop: cursor after the last input.
         leaf: index in `Pipeline.every_leaf` of the leaf that was read; None if the inputs are
             earlier rows.
@@ -127,7 +128,7 @@ class Provenance:
 
     @property
     def _is_by_input(self) -> bool:
-        """True if each row was made of one earlier row, and groups of rows have any size."""
+        """True if each row was made of one earlier row, so that a task takes any number of rows."""
         return self.leaf is None and self.columns is not None and not self.stage.groups
 
     def _after_row_of_input(self, row: int) -> Cursor:
@@ -148,7 +149,7 @@ class Provenance:
         return origin.cursor_after(row)
 
     def _first_row(self, unit: int) -> int:
-        """Return the index of the first row made of a unit (the inputs of one output)."""
+        """Return the index of the first row of the block made of a unit (inputs of one output)."""
         if self.leaf is None:
             return 0
         return (
@@ -218,10 +219,10 @@ class Provenance:
         )
 
     def _rows_of(self, places: Ints, size: int) -> Ints:
-        """Return, for each input of a task, the row that it has in a batch of the task.
+        """Return, for each input of a task, the index of its row in the batch that the task makes.
 
-        The result is -1 for each input if the task makes no batch. If the task makes batches of
-        batches, it is the row in the last batch.
+        The index is -1 for each input if the task makes no batch. If the task makes batches of
+        batches, it is the index in the batch that is made last.
 
         Args:
             places: index of each input among the inputs of its element.
@@ -334,13 +335,14 @@ def row_at(parts: Iterable[tuple[Origin, int, int]], number: int) -> tuple[Origi
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Tells from which records selected rows of blocks were made, and where the stream continues.
+    """Origin of rows selected from blocks: the records they were made from, and their cursors.
 
-    A block has the rows that one task returned. A selection may also have all rows of one block,
-    with other cursors (places in the stream) after the rows.
+    The cursor after a row is the place where the stream continues. A block has the rows that one
+    task returned. A selection may also have all rows of one block, to replace the cursors of the
+    block's own origin by others.
 
     Attributes:
-        sources: origins of the blocks.
+        sources: the origin of each block.
         which: `int64[rows]`, index of the block of each row; None if the rows are all rows of the
             only block.
         at: `int64[rows]`, index of each row in its block; None if `which` is None.

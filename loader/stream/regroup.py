@@ -178,13 +178,13 @@ class Regroup(Pull[Request]):
 
 
 def _of_blocks(parts: list[RowsOf]) -> tuple[list[BlockRows], bytes | None]:
-    """Convert rows to ranges of blocks, and their order among the rows of these ranges.
+    """Describe rows by ranges of rows inside blocks, and by their order within these ranges.
 
-    A block is the rows of one task.
+    A block is the rows that one task made.
 
     Returns:
-        the ranges; and, as the bytes of an `int32[rows]`, the index of each row among all rows of
-        the ranges. The second result is None if the rows are in the order of the ranges.
+        a list of the ranges; and, as the bytes of an `int32[rows]`, the index of each row among all
+        rows of the ranges. The second result is None if the rows are in the order of the ranges.
     """
     found: list[BlockRows] = []
     orders: list[NDArray[np.int64]] = []

@@ -159,11 +159,10 @@ class Rows:
             numbered.block.kept = True
 
     def with_cursors(self, cursor_after: Callable[[int], Cursor], start: int, stop: int) -> Rows:
-        """Return the rows `[start, stop)` with another function for the cursors after them.
+        """Return the rows `[start, stop)`, with other cursors (places in the stream) after them.
 
         Args:
-            cursor_after: function that takes the index of a row, and returns the cursor (place in
-                the stream) after the row.
+            cursor_after: function that takes the index of a row, and returns its new cursor.
             start: first row.
             stop: end of the rows, exclusive.
         """
@@ -275,8 +274,8 @@ def span_request(
         task: the task.
         stage: stage (operations that run in one task) that reads the positions.
         before: for a source without random access, the state of the source before the positions, in
-            the form of `Cursor.notes`; () for other sources.
-        after: the state of the source after the positions, in the same form; () if it is not known.
+            a tuple of notes as in `Cursor.notes`; () for other sources.
+        after: the same for the state of the source after the positions; () if it is not known.
         left: number of later tasks that make more rows of the same inputs, after a task was
             divided.
     """

@@ -77,7 +77,7 @@ class IndexMap:
 
     @property
     def selections(self) -> Sequence[Any]:
-        """Plain attributes of a selection map that a user wrote; () for all other maps.
+        """Attributes of a user's own selection map, as plain values; () for all other index maps.
 
         States keep them to notice that the map has changed.
         """
@@ -233,13 +233,15 @@ class BlockPermutation(IndexMap):
         )
 
     def _small_blocks(self, epochs: Indices) -> Indices:
-        """Return the index within each epoch at which the block that is smaller begins.
+        """Return the index within each epoch at which the dataset's last block begins.
+
+        This block may have fewer elements than the others.
 
         Args:
             epochs: `int64[n]`, numbers of epochs.
 
         Returns:
-            `int64[n]`.
+            `int64[n]`, an index for each epoch.
         """
         distinct, which = np.unique(epochs, return_inverse=True)
         last = np.full_like(distinct, self._blocks - 1)

@@ -70,7 +70,7 @@ class RecordsHistory(NamedTuple):
 
     @property
     def last(self) -> RecordsChange:
-        """The last change; without changes, one at position 0 with the values of the start."""
+        """The last change of the records; if none, one at position 0 with the start's values."""
         return self.changes[-1] if self.changes else self._begin
 
     @property
@@ -97,7 +97,7 @@ class RecordsHistory(NamedTuple):
 
     @property
     def begin_values(self) -> dict[str, Any]:
-        """The values with which the order begins, as a dict for a fingerprint.
+        """The order's values before its first change, as a dict for its fingerprint.
 
         Empty values and 0 are left out.
         """
@@ -190,7 +190,7 @@ def _records_change(before: RecordsChange, change: OrderChange) -> RecordsChange
 
 
 def lasting(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a fingerprint without the values that change when records are added or omitted."""
+    """Return an order's fingerprint without values that change if records are added or omitted."""
     return {name: value for name, value in fingerprint.items() if name not in PASSING}
 
 

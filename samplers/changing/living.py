@@ -68,7 +68,7 @@ class _Piece(NamedTuple):
         epoch: number of the piece's first epoch.
         full: number of places in each epoch, including omitted records.
         left: number of kept records in each epoch.
-        stretch: the `OrderStretch` (consecutive places with one rule) that contains the piece.
+        stretch: the `OrderStretch` (places that are ordered in one way) that contains the piece.
         is_part: True if the piece is a part of one epoch.
     """
 

@@ -35,7 +35,7 @@ class LivingOrder(VectorSampler):
 
     @cached_property
     def order(self) -> WholeOrder:
-        """The order of all records, including omitted records.
+        """The order of all records, also of appended ones, as if no record was omitted.
 
         Raises:
             ValueError: if the underlying sampler cannot change.

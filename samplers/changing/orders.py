@@ -39,12 +39,12 @@ def living(order: VectorSampler, generation: int = 0) -> Any:
 
 
 def changing(order: VectorSampler, saved: SavedOrder, counts: bool) -> Any:
-    """Return the current program's order in a form that keeps a history of its records, or None.
+    """Return the current program's order as a `ChangingSampler`, for a run that resumes, or None.
 
-    This form is needed to append or omit records when a run resumes. If the order already has this
-    form, it is returned without its changes. Otherwise, it is wrapped in a `ChangingSampler` if
-    records of the saved order had changed and the order can change. In all other cases, return
-    None.
+    A `ChangingSampler` keeps a history of its records, and is needed to append or omit records when
+    a run resumes. An order that already keeps such a history is returned without its changes. Any
+    other order is wrapped in a `ChangingSampler` if records of the saved order had changed and the
+    current order can change. In all other cases, return None.
 
     Args:
         order: the order of the current program.
@@ -76,11 +76,12 @@ def changing_parts(
         order: the order of the current program.
         saved: the order in the checkpoint. If only one of both orders is a mix, the result is
             empty.
-        growing: names of the parts whose sources have generations (versions of their files).
+        growing: names of the parts whose sources have generations (versions of their files). Only
+            these may have more records than in the saved run.
 
     Returns:
-        a dict from the name of a part to its order, in a form that can change. A single source has
-        the name "".
+        a dict from the name of a part to its order, which keeps a history of its records: usually a
+        `ChangingSampler`. A single source has the name "".
     """
     found = {}
     is_mix = bool(order.facts.parts)

@@ -173,9 +173,9 @@ class ChangingSampler(LivingOrder):
         return {**self.sampler.fingerprint, **self.history.begin_values}
 
     def by_epochs(self) -> VectorSampler | None:
-        """Return the order of all records, in a form whose number of records can change.
+        """Return the order of all records, as a sampler whose number of records can change.
 
-        Return None if there is no such form.
+        Omitted records are included. Return None if there is no such sampler.
         """
         return self.sampler.by_epochs()  # type: ignore[no-any-return]
 
@@ -183,7 +183,9 @@ class ChangingSampler(LivingOrder):
         return self.epoch_start(epochs)
 
     def of_generation(self, generation: int, records: int | None = None) -> ChangingSampler:
-        """Return this order without its changes, for another generation of its source.
+        """Return this order for another generation of its source, without its changes.
+
+        It is as if the keys that are omitted now had been omitted from the beginning.
 
         Args:
             generation: number of the generation (version of the source's files).
@@ -197,7 +199,8 @@ class ChangingSampler(LivingOrder):
     def over(self, epochs: int | None) -> ChangingSampler:
         """Return this order with `epochs` times as many epochs, and without its changes.
 
-        The result is endless if `epochs` is None.
+        It is as if the records after the last change had been there, or omitted, from the
+        beginning. The result is endless if `epochs` is None.
         """
         order = self.sampler.over(epochs)
         return ChangingSampler(order, self.omitted, self.generation).with_shard_options(
@@ -210,9 +213,10 @@ class ChangingSampler(LivingOrder):
         return self.omitted.keys
 
     def without(self, keys: Mapping[str, Int64s]) -> ChangingSampler:
-        """Return this order without its changes, and without the records `keys[""]`.
+        """Return this order without the records whose keys are in `keys[""]`, and without changes.
 
-        Records that are already omitted stay omitted.
+        It is as if these records, and those already omitted, had been omitted from the beginning.
+        (For a mix, `keys` has the keys of each part by name; for other orders, the name is "".)
         """
         omitted = OmittedKeys(np.union1d(self.omitted.keys.astype(np.int64), keys[""]))
         return ChangingSampler(self.sampler, omitted, self.generation).with_shard_options(

@@ -3,7 +3,7 @@
 In: places (indices in this order). Out: record keys and epochs; or, from keys, their places. Pure
 arithmetic; memory is used for the changes only.
 
-The order is a sequence of stretches (consecutive places with one rule). In most stretches, whole
+The order is a sequence of stretches (consecutive places, ordered in one way). In most, whole
 epochs follow one another in a sampler's order. If records are added to an epoch after it has begun,
 the rest of the epoch and the new records make a separate stretch:
 
@@ -72,9 +72,10 @@ class EpochRule(Protocol):
 
 @dataclass(frozen=True)
 class WholeEpochs:
-    """A stretch (consecutive places with one rule) of whole epochs, one after another.
+    """A stretch of an order that consists of whole epochs, one after another.
 
-    A place is an index in the order of all records, omitted ones included.
+    A stretch is consecutive places, ordered in one way. A place is an index in the order of all
+    records, omitted ones included.
 
     Attributes:
         start: first place.
@@ -88,7 +89,7 @@ class WholeEpochs:
 
     @cached_property
     def records(self) -> int:
-        """Number of records in an epoch of this stretch (consecutive places with one rule).
+        """Number of records in an epoch of this stretch (consecutive places, ordered in one way).
 
         The records of the first epoch that were read before this stretch are counted, too.
         """
@@ -130,9 +131,10 @@ class WholeEpochs:
 
 @dataclass(frozen=True)
 class JoinedRest:
-    """A stretch (places with one rule): the rest of an epoch, with new records added to it.
+    """A stretch of an order that is the rest of an epoch, with new records added to it.
 
-    It has the methods of `WholeEpochs`.
+    A stretch is consecutive places (indices in the order of all records), ordered in one way. It
+    has the methods of `WholeEpochs`.
 
     Attributes:
         start: first place.
@@ -175,7 +177,10 @@ class JoinedRest:
 
     @property
     def _below(self) -> list[OrderStretch]:
-        """The earlier stretches (ranges of places with one rule) of the epoch, in order."""
+        """The stretches of the same epoch that come before this one, in order.
+
+        A stretch is consecutive places (indices in the order of all records), ordered in one way.
+        """
         below: list[OrderStretch] = [self.below]
         while isinstance(below[-1], JoinedRest):  # a loop: there may be thousands
             below.append(below[-1].below)
@@ -185,7 +190,7 @@ class JoinedRest:
         """Separate places with new records from places with records of the earlier stretch `below`.
 
         Args:
-            places: `int64[n]`, places in this stretch (range of places with one rule).
+            places: `int64[n]`, places in this stretch (places that are ordered in one way).
 
         Returns:
             `int64[n]`, the key at each place with a new record (without meaning at other places);
@@ -236,9 +241,10 @@ OrderStretch: TypeAlias = WholeEpochs | JoinedRest
 
 
 class WholeOrder:
-    """Order of all records of a growing source, as a sequence of stretches (places with one rule).
+    """Order of all records of a growing source, as a sequence of stretches.
 
-    If several stretches begin at the same place, the last of them gives the record at this place.
+    A stretch is consecutive places (indices in this order) that are ordered in one way. If
+    several stretches begin at the same place, the last of them gives the record at this place.
 
     Args:
         stretches: the stretches, sorted by their first places; the last one has no end.
@@ -281,8 +287,8 @@ class WholeOrder:
     def at(self, place: int) -> tuple[OrderStretch, int]:
         """Return the stretch that contains a place, and the place at which the next stretch begins.
 
-        A stretch is consecutive places with one rule. If no stretch follows, the second result is
-        `sys.maxsize`.
+        A stretch is consecutive places that are ordered in one way. If no stretch follows, the
+        second result is `sys.maxsize`.
         """
         number = bisect_right(self._starts, place)
         return self.stretches[number - 1], self._starts[number] if number < len(
@@ -290,7 +296,7 @@ class WholeOrder:
         ) else ENDLESS
 
     def of_epoch(self, epoch: int) -> OrderStretch:
-        """Return the last stretch (consecutive places with one rule) of an epoch.
+        """Return the last stretch (consecutive places, ordered in one way) of an epoch.
 
         This stretch can compute the places of all records of the epoch.
         """

@@ -77,16 +77,18 @@ def ends_of(
     leaving: Container[str],
     since: int,
 ) -> tuple[MixOrder, int, tuple[tuple[str, int], ...]]:
-    """Apply the ends of parts to the order of a mix.
+    """Find where parts of a mix end, and remove each part from the order after its end.
 
-    After its end, a part is no longer drawn, or the mix ends.
+    If the mix ends with a part, find the end of the mix instead.
 
     Args:
-        order: the order of the parts, as if they never ended.
+        order: the order in which parts are drawn if no part ends.
         lengths: by part name, the number of records of the part until it ends.
-        when_exhausted: "all": if a part ends, the mix continues with the other parts; "repeat": a
-            part does not end; any other value: the mix ends.
-        leaving: names of parts after whose end the mix continues, with any `when_exhausted`.
+        when_exhausted: what happens at the end of a part that is not in `leaving`. "all": the mix
+            continues with the other parts. "repeat": the part begins again, so it has no end. Any
+            other value: the mix ends.
+        leaving: names of parts that end and leave the mix, which continues with the other parts,
+            whatever `when_exhausted` is.
         since: first position at which a part in `leaving` can end. If such a part has no more
             records before `since`, its end is at `since`.
 
@@ -139,7 +141,7 @@ def _without_ended(
 
 
 def schedule_of(values: Values) -> Any:
-    """Return the weights in a mix's fingerprint as a schedule.
+    """Return the weights in `values`, a mix's fingerprint, as a schedule.
 
     A schedule is a list of pairs [first position, dict of weights by part name].
     """

@@ -46,7 +46,7 @@ class MixLooks:
         self._ends = {name: self._next_end(name, self._begin) for name in self._parts}
 
     def _decided(self, name: str) -> int:
-        """Return the first position after the part `name` last changed; 0 without changes."""
+        """Return the first mix position after part `name` last changed; 0 if it never did."""
         last = self._parts[name].history.last.position
         before = self._mix.drawn_at(name, last - 1) if last else None
         return 0 if before is None else before + 1

@@ -34,7 +34,7 @@ class MixPast(VectorSampler):
 
     @cached_property
     def weights_values(self) -> dict[str, Any]:
-        """The entries `weights` and `ramp` of the fingerprint, which decide which part is drawn.
+        """The entries `weights` and `ramp` of the mix's fingerprint, which decide what is drawn.
 
         `weights` is a dict by part name, or a list of pairs [position, dict]. `ramp` is True if the
         weights change gradually from pair to pair.

@@ -280,9 +280,10 @@ class MixSampler(MixPast):
 
     @cached_property
     def _ends(self) -> dict[str, int]:
-        """Lengths by name of parts that end, and whose samplers have no later epochs.
+        """Numbers of positions of the parts whose samplers end, in a dict by part name.
 
-        The mix reads such a part again from its beginning.
+        A part whose sampler can compute positions after its end is left out. If the mix draws from
+        a part in the dict after its end, it reads the part again from its beginning.
         """
         parts = self._parts.items()
         return {
@@ -302,7 +303,7 @@ class MixSampler(MixPast):
         return self._places[name]
 
     def part_at(self, position: int) -> tuple[str, int]:
-        """Return the name of the part at a position, and the position in the part."""
+        """Return the name of the part that a position draws from, and the position in this part."""
         number, place = self.order.place(position)
         return self.order.names[number], place
 
@@ -350,8 +351,9 @@ class MixSampler(MixPast):
             lengths: number of records of each part of the source, by name.
 
         Raises:
-            ValueError: if the parts differ, or a part of the source has too few records; for a
-                `WeightedSampler` or `BalancedSampler`, if it has another number of records.
+            ValueError: if the source has other parts than this mix; if a part of the source has
+                fewer records than the part's sampler reads; or if that sampler is a
+                `WeightedSampler` or `BalancedSampler`, and the part has more records.
         """
         if set(lengths) != set(self._parts):
             raise ValueError(

@@ -103,7 +103,11 @@ class Orders:
 
     @cached_property
     def tables(self) -> _SharedTables | None:
-        """The orders of two epochs in shared memory; None for fewer than 4096 weights."""
+        """Two tables in memory shared by processes, each with the record order of one epoch.
+
+        One table is for even and one for odd epochs. None if there are fewer than 4096 records
+        (weights): then orders are computed when they are needed.
+        """
         return None if len(self._weights) < _SMALL else _SharedTables(self._count)
 
     def __setstate__(self, state: dict[str, Any]) -> None:

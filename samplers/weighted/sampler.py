@@ -185,7 +185,7 @@ class WeightedSampler(DrawnRecords):
 
     @property
     def weights_description(self) -> str:
-        """A text for messages: digest of the weights, and the position of their first use."""
+        """A text for messages: the weights' digest, and the position of their first use."""
         since = f", from position {self.changes[-1].position:,} on" if self.changes else ""
         return f"weights {self._digest}{since}"
 

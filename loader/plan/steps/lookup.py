@@ -100,7 +100,7 @@ def passed_before(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps
 
     Args:
         pipeline: pipeline of the stream.
-        at: a local position at which a step begins, and the number of that step.
+        at: the place: a local position at which a step begins, and the number of that step.
         skipped: steps that are skipped.
     """
     position, step = at
@@ -111,9 +111,9 @@ def passed_before(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps
 
 
 def records_at(pipeline: Pipeline, step: int) -> Any:
-    """Return the record keys of the element number `step` of a pipeline.
+    """Return the record keys of the element number `step` of a pipeline, as an array `int64[n]`.
 
-    For a mix, a dict of keys by part of the mix.
+    For a mix, return a dict of such arrays by part name.
 
     Raises:
         TypeError: an operation, a join or `on_error` decides which records are in an element; or
@@ -128,7 +128,7 @@ def records_at(pipeline: Pipeline, step: int) -> Any:
 def records_of_step(
     pipeline: Pipeline, step: int, at: tuple[int, int], skipped: SkippedSteps
 ) -> Any:
-    """Return the record keys of a step.
+    """Return the record keys of a step: `int64[n]`; for a mix, a dict of such arrays by part name.
 
     Args:
         pipeline: pipeline of the stream.
@@ -155,7 +155,7 @@ def records_of_step(
 
 
 def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
-    """Return the epoch of each part of a mix, or of each joined stream.
+    """Return the epoch that each part of a mix, or joined stream, has reached, by its name.
 
     It is the epoch of its last record before a place. At the beginning, it is the epoch of the
     first record.
@@ -178,7 +178,7 @@ def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
 
 
 def part_records(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
-    """Return how many records each part of a mix, or each joined stream, has before a place.
+    """Return how many records each part of a mix, or joined stream, has before a place, by name.
 
     Records up to this shard's last record before the place count.
 
@@ -259,7 +259,7 @@ def _in_order(leaf: Leaf, stage: Stage, key: int, epoch: int) -> tuple[int, Plac
 
 
 def _in_batches(leaf: Leaf, stage: Stage, key: int, epoch: int) -> tuple[int, Place]:
-    """Return the same as `_in_order`, for a record in planned batches."""
+    """Return the shard that reads a record in planned batches, and its step and row there."""
     order: Any = leaf.sampler
     place = leaf.source.place_of(key)
     found = None if place is None else order.find(place, epoch)

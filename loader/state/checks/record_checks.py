@@ -1,7 +1,7 @@
 """Check if a run may resume with appended records, omitted records, or another mix.
 
-In: pipelines in the form to resume, and saved states. Out: facts about both, such as the first
-position that no shard has read; or a `CheckpointError` if the run cannot resume.
+In: the current program's pipeline, or its changed order, and saved states. Out: facts about them,
+such as the first position that no shard has read; or a `CheckpointError` if the run cannot resume.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def comes_before(until: RecordsHistory, history: RecordsHistory) -> bool:
 def retold(
     states: Sequence[LoaderState], known: SavedOrder, now: SavedOrder, source: Values | None = None
 ) -> list[LoaderState]:
-    """Replace an order in the states of a source.
+    """Replace the order of records in those saved states that have a given order.
 
     Args:
         states: the states.
@@ -364,8 +364,8 @@ def place_in(
     No shard has read this position, and the last change of every order lies before it.
 
     Args:
-        mix: the mix whose parts the orders are; None for a single source, with the name ""
-            (`ONLY`).
+        mix: the mix that draws from these orders, its parts; None if there is one order, of a
+            single source with the name "" (`ONLY`).
         position: first position that no shard has read.
         changed: for each order, by name, the index of its first record after its last change.
 

@@ -1,7 +1,7 @@
 """Change the weights, the omitted records, the batch size or the tokens of a batch during a run.
 
-In: the user's position, what to change, and the first step with the change. Out: the change as an
-object; and the pipeline with this change.
+In: the position after the last element that the user received, what to change, and the first step
+with the change. Out: the change as an object; and the pipeline with this change.
 
 New weights of a mix are written into the order at once, with the position at which they begin. Any
 other change is made when the iterator reaches its step: the iterator then takes its own state, and
@@ -49,7 +49,10 @@ class WeightsChange(NamedTuple):
 
     @property
     def is_of_order(self) -> bool:
-        """True: the order and all states contain this change as soon as `change` was called."""
+        """True if the order and all states contain the change before its step is reached.
+
+        Always True for weights of a mix: they are written into the order when `change` is called.
+        """
         return True
 
 
@@ -59,11 +62,11 @@ def weights_change(
     """Return a change of the weights of a mix, which begins at a step.
 
     Args:
-        here: the user's position.
+        here: position after the last element that the user received.
         weights: a dict by name of the part, or a list of numbers.
         at_step: number of the first step with these weights; None for the first step that is
             possible.
-        ahead: number of steps after the user's position that may have been read already.
+        ahead: number of steps after `here` that may have been read already.
 
     Raises:
         TypeError: the pipeline has no mix, or joins streams; steps can have different numbers of
@@ -100,7 +103,7 @@ def with_change(pipeline: Pipeline, change: WeightsChange) -> Pipeline:
 
 
 def at_changes(here: StreamPosition, changes: Iterable[Change]) -> StreamPosition:
-    """Return a position, with the new weights of a mix in its pipeline.
+    """Return the position `here`, with the new weights of a mix in its pipeline.
 
     The state of the returned position then contains these changes of weights. Other changes in
     `changes` are ignored.
@@ -145,13 +148,16 @@ class ProgramChange(NamedTuple):
         shards at this step get the same answer.
 
         Args:
-            here: the user's position.
+            here: position after the last element that the user received.
         """
         return not (here.is_at_end or (self.reorders and has_ended_early(here)))
 
     @property
     def is_of_order(self) -> bool:
-        """False: the order and states do not contain this change before its step is reached."""
+        """True if the order and all states contain the change before its step is reached.
+
+        Always False for this kind of change, which the iterator makes when it reaches the step.
+        """
         return False
 
 
@@ -182,12 +188,12 @@ def change_of(
     """Check the arguments of `iterator.change`, and return the change as an object.
 
     Args:
-        here: the user's position.
+        here: position after the last element that the user received.
         loaders: the current program's pipeline, with all changes so far.
         wanted: the new value of each kind of change, by name of the argument; None where the user
             passed none.
         at_step: number of the first step after the change; None for the first one that is possible.
-        ahead: number of steps after the user's position that may have been read already.
+        ahead: number of steps after `here` that may have been read already.
 
     Raises:
         TypeError: not exactly one value is given, or the pipeline cannot be changed in this way.
@@ -213,12 +219,12 @@ def _program_change(
     """Return the change that one argument of `iterator.change` asks for, after checking it.
 
     Args:
-        here: the user's position.
+        here: position after the last element that the user received.
         loaders: the current program's pipeline, with all changes so far.
         name: name of the argument.
         value: value of the argument.
         at_step: number of the first step after the change; None for the first one that is possible.
-        ahead: number of steps after the user's position that may have been read already.
+        ahead: number of steps after `here` that may have been read already.
 
     Raises:
         TypeError: the pipeline cannot be changed in this way.
@@ -332,7 +338,7 @@ def continued(change: ProgramChange, loaders: Pipeline, here: StreamPosition, ru
     Args:
         change: the change.
         loaders: the current program's pipeline, before this change.
-        here: the user's position.
+        here: position after the last element that the user received.
         run: function that runs a pipeline (see `Run`).
 
     Raises:

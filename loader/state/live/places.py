@@ -1,7 +1,7 @@
 """Find the place in the stream at which a change of a run begins.
 
-In: the user's position, and the number of a step. Out: the step, and its first position on all
-shards; or an error if the run cannot change at this step.
+In: the position after the user's last element, and the number of a step. Out: the step, and its
+first position on all shards; or an error if the run cannot change at this step.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ def step_of(here: StreamPosition, at_step: int | None, ahead: int) -> int:
     """Return the step at which a change begins.
 
     Args:
-        here: the user's position.
+        here: position after the last element that the user received.
         at_step: number of the step that the user gave; None for the first possible step.
-        ahead: number of steps after the user's position that may have been read already.
+        ahead: number of steps after `here` that may have been read already.
 
     Raises:
         TypeError: `at_step` is not an int.
@@ -109,7 +109,9 @@ def _has_ended(leaf: Leaf, local: int) -> bool:
 
 
 def has_ended_early(here: StreamPosition) -> bool:
-    """Return True if a shard has no record at the user's step although other shards may have one.
+    """Return True if a shard has no record at the next step although other shards may have one.
+
+    The next step is the one after the last element that the user received.
 
     Return False if all shards have the same number of records.
     """
