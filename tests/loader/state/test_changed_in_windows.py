@@ -218,8 +218,8 @@ def records_of(element):
 
 WINDOWS_MADE_OTHERWISE = {
     "pack": lambda n: documents(of_rows({"a": 1})).pack(2 * n, window=6),
-    "budget": lambda n: (
-        documents(of_rows({"a": 1})).budget_batch(4 * n, pad_to=(2, 4), window=6, seed=1)
+    "budget": lambda n: documents(of_rows({"a": 1})).budget_batch(
+        4 * n, pad_to=(2, 4), window=6, seed=1
     ),
     "window shuffle": lambda n: of_rows({"a": 1}).window_shuffle(6, seed=n),
 }
