@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from ..common.messages import first_few, short_repr
+from ..errors import CheckpointError
 from .interrupts import raised_by_signal_handler
 
 OnError: TypeAlias = Callable[[Exception, list[Any]], Literal["skip", "raise"]]
@@ -42,7 +43,8 @@ Skips: TypeAlias = bool | Asked
 def ends_stream(skips: Skips, error: Exception, keys: Callable[[], list[Any]]) -> Exception | None:
     """Return the exception that ends the stream; None if the failing records are to be skipped.
 
-    An exception of a signal handler always ends the stream. If the user's function raises an
+    An exception of a signal handler always ends the stream, and so does a CheckpointError: no record
+    failed, but the run needs records that are no longer there. If the user's function raises an
     exception, that exception is returned. If the function returns neither "skip" nor "raise", a
     ValueError is returned.
 
@@ -51,7 +53,7 @@ def ends_stream(skips: Skips, error: Exception, keys: Callable[[], list[Any]]) -
         error: exception that the records caused.
         keys: function that returns the keys of the records that would be skipped.
     """
-    if raised_by_signal_handler(error):
+    if raised_by_signal_handler(error) or isinstance(error, CheckpointError):
         return error
     if not isinstance(skips, Asked):
         return None if skips else error
