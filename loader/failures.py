@@ -43,9 +43,9 @@ Skips: TypeAlias = bool | Asked
 def ends_stream(skips: Skips, error: Exception, keys: Callable[[], list[Any]]) -> Exception | None:
     """Return the exception that ends the stream; None if the failing records are to be skipped.
 
-    An exception of a signal handler always ends the stream, and so does a CheckpointError: no record
-    failed, but the run needs records that are no longer there. If the user's function raises an
-    exception, that exception is returned. If the function returns neither "skip" nor "raise", a
+    An exception of a signal handler always ends the stream, and so does a CheckpointError: no
+    record failed, but the run needs records that are no longer there. If the user's function raises
+    an exception, that exception is returned. If the function returns neither "skip" nor "raise", a
     ValueError is returned.
 
     Args:

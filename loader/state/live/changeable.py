@@ -61,8 +61,8 @@ class Changeable:
                 (joined streams, for example); or a feeder does not read from a `DataLoader`.
             ValueError: the step is too early; a value is outside its range; weights of a mix begin
                 after the end of a shard; a batch size changes before the step of such weights,
-                which were set by an earlier call; or (here, or in a later `next`) the step is inside a
-                window of records that cannot be made again.
+                which were set by an earlier call; or (here, or in a later `next`) the step is
+                inside a window of records that cannot be made again.
             RecordKeyError, SourceError, EmptyStreamError: `omit` cannot be used, as for
                 `DataLoader`.
             InUseError: another thread is inside `next` of the iterator.
