@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from ..common.messages import first_few, short_repr
+from ..errors import CheckpointError
 from .interrupts import raised_by_signal_handler
 
 OnError: TypeAlias = Callable[[Exception, list[Any]], Literal["skip", "raise"]]
@@ -45,14 +46,15 @@ def ends_stream(skips: Skips, error: Exception, keys: Callable[[], list[Any]]) -
 
     The exception is `error`; or an exception that the user's function raised; or a ValueError if
     the user's function returned neither "skip" nor "raise". If a signal handler raised `error`, it
-    always ends the stream.
+    always ends the stream. A CheckpointError always does, too: no record failed, but the run needs
+    records that are no longer there.
 
     Args:
         skips: True (skip), False (raise) or the user's function.
         error: exception that the records caused.
         keys: function that returns the keys of the records that would be skipped.
     """
-    if raised_by_signal_handler(error):
+    if raised_by_signal_handler(error) or isinstance(error, CheckpointError):
         return error
     if not isinstance(skips, Asked):
         return None if skips else error

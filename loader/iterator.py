@@ -358,7 +358,8 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         return self._begin()
 
     def _change(self, wanted: Mapping[str, Any], at_step: int | None) -> None:
-        change = change_of(self.here(), self._changes.latest(self._loaders), wanted, at_step)
+        changes = [*self._changes.waiting, *self._changes.of_mix]
+        change = change_of(self.here(), self._loaders, changes, wanted, at_step)
         if isinstance(change, ProgramChange) and change.step <= self._step:
             self._make(change)  # now, so that this call raises what is wrong
         else:
@@ -370,6 +371,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
             pipeline = with_change(self._pipeline, change)
             self._running.end()
             self._pipeline = pipeline
+            self._changes.add_of_mix(change)
         else:
             self._changes.add(change)
 

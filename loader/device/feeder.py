@@ -20,7 +20,7 @@ import numpy as np
 from ...common.validation import warn
 from ...errors import ClosedError
 from ..interrupts import Uninterrupted
-from ..state.live.changes import as_changed, at_changes, change_of
+from ..state.live.changes import at_changes
 from ..state.position import StreamPositionAPI
 from ..stream.run_handle import in_use
 from ..timing.listeners import begins
@@ -238,10 +238,8 @@ class Feeder(StreamPositionAPI):
         )
 
     def _change(self, wanted: Mapping[str, Any], at_step: int | None) -> None:
-        upstream, own = self._upstream, self._description
-        loaders = as_changed(upstream.loader("change").as_made[0], upstream.changes)
-        ahead = own.host_buffer + own.device_buffer + 2
-        upstream.add(change_of(self.here(), loaders, wanted, at_step, ahead))
+        ahead = self._description.host_buffer + self._description.device_buffer + 2
+        self._upstream.change(self.here(), wanted, at_step, ahead)
 
     def close(self) -> None:
         """Stop all work. The state can still be read. May be called twice.

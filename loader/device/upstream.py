@@ -18,9 +18,12 @@ from ..state.files import has_state
 from .options import CommonOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..iterator import DataLoaderIterator
     from ..plan.pipeline import Pipeline
     from ..state.live.changes import Change
+    from ..state.position import StreamPosition
 
 
 class Upstream:
@@ -108,6 +111,22 @@ class Upstream:
         # removed first: meanwhile the user's thread may put another one in its place
         while self._new_changes:
             self.loader("change").take_up(self._new_changes.pop(0))
+
+    def change(
+        self, here: StreamPosition, wanted: Mapping[str, Any], at_step: int | None, ahead: int
+    ) -> None:
+        """Check the arguments of `feeder.change`, and add the change; see `change_of`.
+
+        Args:
+            here: the user's position, with all earlier changes.
+            wanted: the new value of each kind of change, by name of the argument.
+            at_step: number of the first step after the change; None for the first possible one.
+            ahead: number of steps after the user's position that may have been read already.
+        """
+        from ..state.live.changes import change_of
+
+        made = self.loader("change").as_made[0]
+        self.add(change_of(here, made, self.changes, wanted, at_step, ahead))
 
     def add(self, change: Change) -> None:
         """Add a change of the run, such as new weights of a mix.

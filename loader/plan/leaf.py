@@ -98,8 +98,10 @@ class Leaf:
             total = self.lineage.length(self.shard.length(len(self.sampler)))
         else:
             order = self.sampler
-            if self.lineage.orders and not self.lineage.order_shards:
-                # Earlier runs read parts of one common order.
+            dealt_for = order.shard_options.shard_count
+            others = self.lineage.orders or dealt_for != self.shard.shard_count
+            if others and not self.lineage.order_shards:
+                # Earlier runs read parts of one common order, or this is a shard of such a run.
                 order = order.with_shard_options(NoSharding())
             total = self.shard.length(self.lineage.length(len(order)))
         return total if self.end is None else min(total, self.end)

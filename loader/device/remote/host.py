@@ -298,15 +298,12 @@ class HostSide:
 
         Args:
             content: pickle of the number of batches that were received, and the last three
-                arguments of `change_of`.
+                arguments of `Upstream.change`.
         """
-        from ...state.live.changes import as_changed, change_of
-
         try:
             self._check_made()
             taken, wanted, at_step, ahead = pickle.loads(np.asarray(content).tobytes())
-            loaders = as_changed(self._upstream.loader("change").as_made[0], self._upstream.changes)
-            self._upstream.add(change_of(self._here(taken), loaders, wanted, at_step, ahead))
+            self._upstream.change(self._here(taken), wanted, at_step, ahead)
             return self._begin(content, pickle.dumps((None, None)))
         except Exception as error:
             return self._begin(content, as_told(error))

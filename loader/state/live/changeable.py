@@ -32,7 +32,8 @@ class Changeable:
         call. What was prefetched is dropped, and workers start again.
 
         Weights of a mix: every state after the call contains the change. A program with the earlier
-        weights, or with the new ones, can restore such a state on any number of shards.
+        weights, or with the new ones, can restore such a state on any number of shards. To change
+        the batch size at an earlier step, too, call `change(batch_size=)` first.
 
         Other changes are made when the iterator comes to the step. There is an exception: weights
         of records and omitted records are not changed if a shard has no record at this step.
@@ -59,8 +60,9 @@ class Changeable:
             TypeError: not exactly one change is given; the pipeline cannot be changed in this way
                 (joined streams, for example); or a feeder does not read from a `DataLoader`.
             ValueError: the step is too early; a value is outside its range; weights of a mix begin
-                after the end of a shard; or (here, or in a later `next`) the step is inside a
-                window of records that cannot be made again.
+                after the end of a shard; a batch size changes before the step of such weights,
+                which were set by an earlier call; or (here, or in a later `next`) the step is
+                inside a window of records that cannot be made again.
             RecordKeyError, SourceError, EmptyStreamError: `omit` cannot be used, as for
                 `DataLoader`.
             InUseError: another thread is inside `next` of the iterator.

@@ -10,17 +10,25 @@ resumes from this state with the changed pipeline, as a new program would.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from ....common.fields import replaced
 from ....common.messages import shorten
 from ....errors import CheckpointError
 from ....samplers.changing.sampler import refuse_balance
 from ...plan.omission import living_order
 from ...plan.pipeline import Pipeline
 from ..position import StreamPosition
-from .places import check_within, has_ended_early, position_of, step_of
+from .places import (
+    check_coming_weights,
+    check_within,
+    has_ended_early,
+    local_of,
+    position_of,
+    step_of,
+)
 
 if TYPE_CHECKING:
     from ....samplers.protocol import VectorSampler
@@ -57,12 +65,17 @@ class WeightsChange(NamedTuple):
 
 
 def weights_change(
-    here: StreamPosition, weights: Any, at_step: int | None, ahead: int = 0
+    here: StreamPosition,
+    changes: Iterable[Change],
+    weights: Any,
+    at_step: int | None,
+    ahead: int = 0,
 ) -> WeightsChange:
     """Return a change of the weights of a mix, which begins at a step.
 
     Args:
         here: position after the last element that the user received.
+        changes: earlier changes, of which some are not made yet.
         weights: a dict by name of the part, or a list of numbers.
         at_step: number of the first step with these weights; None for the first step that is
             possible.
@@ -90,9 +103,27 @@ def weights_change(
             "change the weights between two runs."
         )
     step = step_of(here, at_step, ahead)
-    position = position_of(here, step)
+    position = position_of(_with_sizes(here, changes, step), step)
     pipeline.leaf.sampler.with_weights(weights, position)  # which checks the weights
     return WeightsChange(position, weights)
+
+
+def _with_sizes(here: StreamPosition, changes: Iterable[Change], stop: int) -> StreamPosition:
+    """Return the place of the last change of the batch size before a step, with the changed size.
+
+    Args:
+        here: position after the last element that the user received; it is returned if there is
+            no such change.
+        changes: changes of any kind.
+        stop: number of the step.
+    """
+    of_program = (each for each in changes if isinstance(each, ProgramChange))
+    sizes = [each for each in of_program if not each.reorders and here.step <= each.step < stop]
+    for change in sorted(sizes, key=lambda each: each.step):
+        start = replaced(here.cursor, positions=(local_of(here, change.step),))
+        pipeline = change.described(here.pipeline)
+        here = here._replace(pipeline=pipeline, start=start, run=None, step=change.step)
+    return here
 
 
 def with_change(pipeline: Pipeline, change: WeightsChange) -> Pipeline:
@@ -181,6 +212,7 @@ def as_changed(loaders: Pipeline, changes: Iterable[Change]) -> Pipeline:
 def change_of(
     here: StreamPosition,
     loaders: Pipeline,
+    changes: Sequence[Change],
     wanted: Mapping[str, Any],
     at_step: int | None = None,
     ahead: int = 0,
@@ -189,7 +221,8 @@ def change_of(
 
     Args:
         here: position after the last element that the user received.
-        loaders: the current program's pipeline, with all changes so far.
+        loaders: the current program's pipeline, with all changes that were made.
+        changes: the changes that are not made yet; there may be others among them.
         wanted: the new value of each kind of change, by name of the argument; None where the user
             passed none.
         at_step: number of the first step after the change; None for the first one that is possible.
@@ -209,8 +242,12 @@ def change_of(
         )
     ((name, value),) = given.items()
     if name == "weights" and (here.pipeline.joins or here.pipeline.leaf.facts.parts):
-        return weights_change(here, value, at_step, ahead)
-    return _program_change(here, loaders, name, value, at_step, ahead)
+        return weights_change(here, changes, value, at_step, ahead)
+    change = _program_change(here, as_changed(loaders, changes), name, value, at_step, ahead)
+    of_mix = [each.position for each in changes if isinstance(each, WeightsChange)]
+    if of_mix and not change.reorders:
+        check_coming_weights(_with_sizes(here, changes, change.step), change.step, max(of_mix))
+    return change
 
 
 def _program_change(

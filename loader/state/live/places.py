@@ -43,6 +43,38 @@ def step_of(here: StreamPosition, at_step: int | None, ahead: int) -> int:
     return step
 
 
+def local_of(here: StreamPosition, step: int) -> int:
+    """Return the first position of a step, counted over this shard."""
+    unit = here.pipeline.stages[0].unit
+    return here.kept.skipped.position_of(step, (here.cursor.positions[0], here.step), unit)
+
+
+def check_coming_weights(here: StreamPosition, step: int, position: int) -> None:
+    """Check that new weights of a mix have begun at a step at which the batch size changes.
+
+    Weights begin at a position. With another batch size, this would be another step than the one
+    that the user gave.
+
+    Args:
+        here: the user's position.
+        step: number of the step at which the batch size changes.
+        position: first global position (counted over all shards) at which the weights are used.
+
+    Raises:
+        ValueError: the weights begin after the step.
+    """
+    leaf, unit = here.pipeline.leaf, here.pipeline.stages[0].unit
+    shards = leaf.shard.shard_count
+    later = position - local_of(here, step) * shards - leaf.lineage.dense_from[1]
+    if later > 0:
+        least = step + -(-later // (shards * unit))
+        raise ValueError(
+            f"at_step={step} is before step {least}, at which new weights of the mix begin. With "
+            f"another batch size, they would begin at another step. Pass {least} or more; or "
+            "change the batch size first, and then the weights."
+        )
+
+
 def position_of(here: StreamPosition, step: int) -> int:
     """Return the first global position (counted over all shards) of a step.
 
@@ -51,8 +83,7 @@ def position_of(here: StreamPosition, step: int) -> int:
             shards did not read; the step is after the end; or the step is inside a block of records
             that were divided among shards by cost.
     """
-    leaf, unit = here.pipeline.leaf, here.pipeline.stages[0].unit
-    local = here.kept.skipped.position_of(step, (here.cursor.positions[0], here.step), unit)
+    leaf, unit, local = here.pipeline.leaf, here.pipeline.stages[0].unit, local_of(here, step)
     index, (dense, offset) = local * leaf.shard.shard_count, leaf.lineage.dense_from
     if index < dense or leaf.lineage.within_shard:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Changes of a run by `iterator.change`, except changes of a mix's weights.
+"""Changes of a run by `iterator.change`.
 
 In: changes, each with its step. Out: the next change, when the iterator reaches its step. If an
 iterator moves back to an earlier place: the pipeline without the changes that were made after this
@@ -7,25 +7,25 @@ place.
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ...plan.pipeline import Pipeline
-    from .changes import ProgramChange
+    from .changes import ProgramChange, WeightsChange
 
 
 class ProgramChanges:
     """The changes that an iterator has made, and the changes whose step it has not reached yet.
 
-    Changes of the weights of a mix are not among them.
-
     Attributes:
-        waiting: changes whose step is not reached yet, sorted by step.
+        waiting: changes whose step is not reached yet, sorted by step. Changes of the weights of a
+            mix are not among them.
+        of_mix: changes of the weights of a mix, which the order contains.
     """
 
     def __init__(self) -> None:
         self.waiting: list[ProgramChange] = []
+        self.of_mix: list[WeightsChange] = []
         self._made: list[
             tuple[ProgramChange, Pipeline]
         ] = []  # each with the pipeline as its loader made it before
@@ -34,13 +34,9 @@ class ProgramChanges:
         """Add a change, which the iterator makes when it reaches the change's step."""
         self.waiting = sorted([*self.waiting, change], key=lambda each: each.step)
 
-    def latest(self, loaders: Pipeline) -> Pipeline:
-        """Return the program's pipeline with all changes, also with those that are still waiting.
-
-        Args:
-            loaders: the program's pipeline with the changes that were already made.
-        """
-        return reduce(lambda pipeline, change: change.described(pipeline), self.waiting, loaders)
+    def add_of_mix(self, change: WeightsChange) -> None:
+        """Remember a change of the weights of a mix, and forget those that it replaces."""
+        self.of_mix = [*(each for each in self.of_mix if not change.replaces(each)), change]
 
     def next_at(self, step: int) -> ProgramChange | None:
         """Remove and return the next waiting change, if the iterator has reached the change's step.

@@ -125,6 +125,34 @@ def test_shards_of_equal_length_go_on_with_what_they_had_left_out_too(before, af
     assert len(set(seen)) == len(seen) == 10 - left + left // after * after
 
 
+@pytest.mark.parametrize("after", [1, 3, 4])
+def test_the_rest_of_a_batch_of_a_shard_that_others_would_make_shorter_comes_once(after):
+    """With drop_remainder, five records are on each of two shards, but four are if there are three
+    or four shards; the rest of a batch has the records of the shard that began it.
+    """
+    taken_apart = [Batch(4), FlatMap(list)]
+
+    def shards(count):
+        for index in range(count):
+            yield iter(
+                headrace.load(
+                    range(10),
+                    num_epochs=1,
+                    transformations=[Filter(lambda x: x % 7 != 2), *taken_apart],
+                    shard_options=ShardOptions(index, count, drop_remainder=True),
+                )
+            )
+
+    first, other = shards(2)
+    seen = [*islice(first, 3)]
+    states = [first.get_state(), other.get_state()]
+    for iterator in shards(after):
+        iterator.set_states(states)
+        seen += iterator
+    assert len(set(seen)) == len(seen)
+    assert {0, 4, 6, 8} <= {*seen}  # the batch of the first shard
+
+
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(("before", "after"), [(4, 2), (2, 4), (3, 1), (1, 3)])
 def test_shards_at_equal_steps_go_on_with_the_same_global_batches(before, after):

@@ -244,3 +244,24 @@ def test_the_arguments_of_a_window_change_between_two_windows_and_are_refused_in
             assert len(came) % 6 == 0
     assert refused
     assert sorted(came) == list(range(RECORDS))
+
+
+@pytest.mark.parametrize("mixed", [by_position, of_rows])
+def test_a_removed_part_that_a_window_needs_is_missed_also_where_failing_records_are_skipped(mixed):
+    """Its records do not fail: they are no longer there, which `on_error` does not decide about."""
+
+    def stream(weights):
+        checked = mixed(weights).map(lambda x: x if x % 5 else x / 0)
+        return iter(checked.window_shuffle(4, seed=2).with_options(on_error="skip"))
+
+    refused = 0
+    for steps in range(20):
+        former, now = stream({"a": 1, "b": 1}), stream({"a": 1})
+        came = [next(former) for _ in range(steps)]
+        if why := refusal(now, former.get_state()):
+            assert "was removed from the mix" in why
+            refused += 1
+        else:
+            came = [record for record in [*came, *now] if record < RECORDS]
+            assert sorted(came) == [record for record in range(RECORDS) if record % 5]
+    assert 0 < refused < 20

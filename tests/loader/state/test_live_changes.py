@@ -5,6 +5,7 @@ oracle.
 import json
 from itertools import islice
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given
@@ -112,6 +113,51 @@ def test_a_change_for_an_earlier_step_replaces_one_for_a_later_step():
     iterator.change(weights={"a": 0, "b": 1, "c": 0}, at_step=4)
     iterator.change(weights={"a": 0, "b": 0, "c": 1}, at_step=2)
     assert [min(batch) // 100 for batch in _values(islice(iterator, 6))] == [0, 0, 2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("by_feeder", [False, True])
+@pytest.mark.parametrize("shard", [(0, 1), (1, 2)])
+def test_weights_begin_at_their_step_after_batch_sizes_that_are_to_come(shard, by_feeder):
+    """Whatever the order of the calls of the batch sizes, and also if one of them was made."""
+    loader = _loader({"a": 1, "b": 0, "c": 0}, shard)
+    iterator = iter(loader.to_device(jax.devices()[0]) if by_feeder else loader)
+    with iterator:
+        iterator.change(batch_size=5, at_step=13)
+        iterator.change(batch_size=3, at_step=10)
+        iterator.change(weights={"a": 0, "b": 1, "c": 0}, at_step=15)
+        batches = _values(islice(iterator, 11))
+        iterator.change(weights={"a": 0, "b": 0, "c": 1}, at_step=21)
+        batches += _values(islice(iterator, 12))
+    assert [len(batch) for batch in batches] == [2] * 10 + [3] * 3 + [5] * 10
+    parts = [{value // 100 for value in batch} for batch in batches]
+    assert parts == [{0}] * 15 + [{1}] * 6 + [{2}] * 2
+
+
+def test_a_batch_size_that_would_move_the_step_of_coming_weights_is_refused():
+    """It may change where the weights begin, or later; or before the call that sets the weights."""
+    iterator = iter(_loader({"a": 1, "b": 0, "c": 0}))
+    iterator.change(weights={"a": 0, "b": 1, "c": 0}, at_step=6)
+    assert "at_step=2 is before step 6, at which new weights of the mix begin" in _refusal(
+        lambda: iterator.change(batch_size=4, at_step=2)
+    )
+    iterator.change(batch_size=4, at_step=6)
+    batches = _values(islice(iterator, 8))
+    assert [(len(batch), max(batch) // 100) for batch in batches] == [(2, 0)] * 6 + [(4, 1)] * 2
+
+
+def test_a_state_with_coming_weights_and_without_the_batch_size_before_them_gets_both():
+    """The program makes the call for the batch size again, as the state does not contain it."""
+    iterator, again = (iter(_loader({"a": 1, "b": 0, "c": 0})) for _ in range(2))
+    iterator.change(batch_size=4, at_step=2)
+    iterator.change(weights={"a": 0, "b": 1, "c": 0}, at_step=6)
+    next(iterator)
+    again.set_state(iterator.get_state())
+    again.change(batch_size=4, at_step=2)
+    rest = _values(islice(again, 7))
+    assert rest == _values(islice(iterator, 7))
+    assert [(len(batch), min(batch) // 100) for batch in rest] == (
+        [(2, 0)] + [(4, 0)] * 4 + [(4, 1)] * 2
+    )
 
 
 def test_the_last_records_are_told_after_a_change():
