@@ -132,7 +132,7 @@ def _is_aligned(rows: StackedRows) -> bool:
 
 
 class DoneHandle:
-    """Handle (result to come) of a task that is done already. `result` returns its rows at once."""
+    """Handle (result to come) of a task that is already done, so `result` does not wait."""
 
     __slots__ = ("_block",)
 
