@@ -157,7 +157,7 @@ class HandOver:
         return None if self.closed else self.items[0]
 
     def make_room(self) -> None:
-        """Allow the sender to put one more item, because the first item is about to be removed."""
+        """Let the sender put one more item, because the first one is about to be removed."""
         self._given_room = self.taken + 1
         _ring(self._freed)
 

@@ -46,7 +46,7 @@ class StackedRows:
         return StackedRows([column[rows] for column in self.columns], self.kinds, self.example)
 
     def elements(self, start: int, stop: int) -> Iterator[Element]:
-        """Yield the rows `[start, stop)` in their original form.
+        """Yield the rows `[start, stop)` as they were before they were stacked into columns.
 
         Arrays of the rows are views of the columns.
         """

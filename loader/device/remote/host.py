@@ -128,9 +128,9 @@ class HostSide:
             )
 
     def restore(self, text: Any) -> Any:
-        """Continue from the states of all shards, in a JSON text.
+        """Continue from the states of all shards, in a JSON text (given as an array of its bytes).
 
-        Return an `Answer`. It has the kind `FAILED` if a state does not fit the loader.
+        Return an array with an `Answer`. Its kind is `FAILED` if a state does not fit the loader.
         """
         if self._failure is not None:
             return _on(text, _in_words(Answer(BATCH)))  # each step tells the failure
@@ -148,7 +148,7 @@ class HostSide:
         return _on(text, _in_words(answer))
 
     def next(self, call: Any) -> Any:
-        """Read the next batch, and return its leaves and an `Answer`.
+        """Read the next batch, and return its leaves, and an array with an `Answer`.
 
         The leaves are zeros if the batch has another layout than the expected one, or more rows.
 
@@ -273,7 +273,7 @@ class HostSide:
     def tell(self, call: Any) -> Any:
         """Answer a question about the position after some batches.
 
-        Return the first bytes of the answer; `told` converts all bytes.
+        Return the first bytes of the answer. `part` returns the others; `told` converts all bytes.
 
         Args:
             call: number of batches, index of the question in `QUESTIONS`, and its argument (-1:
@@ -328,7 +328,7 @@ class HostSide:
         return _on(call, part_of(self._text, 0))
 
     def part(self, call: Any) -> Any:
-        """Return further bytes of the text that was returned last, from byte `call[0]` on."""
+        """Return more bytes, from byte `call[0]` on, of the text that another method has begun."""
         return _on(call, part_of(self._text, numbers_of(call)[0]))
 
     def end(self, call: Any) -> Any:

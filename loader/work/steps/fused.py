@@ -54,7 +54,7 @@ class FusedMapFilter:
 
     @property
     def ended(self) -> bool:
-        """True if all records were processed."""
+        """True if all records have gone through the maps and filters."""
         return bool(self._ended)
 
     def _go_through(
