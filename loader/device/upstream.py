@@ -123,10 +123,10 @@ class Upstream:
         self.changes = [*(each for each in self.changes if not change.replaces(each)), change]
 
     def forget_changes(self) -> None:
-        """Forget all changes of the run.
+        """Forget all changes of a feeder's run, such as new weights of a mix.
 
-        Called after the iterator was moved to a state, because the state contains the changes that
-        are in effect at its position.
+        Called after the iterator that the feeder reads was moved to a state, because the state
+        contains the changes that are in effect at its position.
         """
         self.changes, self._new_changes = [], []
 

@@ -245,7 +245,7 @@ class Pace:
 
 
 class TaskSizes:
-    """Decides how many inputs tasks of workers have, and how many tasks are submitted in advance.
+    """Decides how long the tasks of workers are, and how many tasks are submitted in advance.
 
     Args:
         pipeline: pipeline of the run.

@@ -167,10 +167,10 @@ class Ledger:
         """Yield what is known about each of the last timed tasks, oldest first.
 
         Yields:
-            four numbers: block (the task's result), stage (the operations that it ran), start and
-            stop, see `write`; the times at which the task was submitted, and its result was
-            requested and received; and the times that the worker measured, in which `look` is
-            always None.
+            a triple. First, four numbers: block (the task's result), stage (the operations that it
+                ran), start and stop, see `write`. Second, the times at which the task was
+                submitted, and its result was requested and received. Third, the times that the
+                worker measured, in which `look` is always None.
         """
         for row in self.since(0).tolist():
             task, moments, measured = row[:4], row[4 : len(_TASK)], row[len(_TASK) :]

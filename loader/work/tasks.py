@@ -129,8 +129,8 @@ class Block:
 
     Attributes:
         count: number of rows.
-        tags: origins of the rows (source and position). None if each output of the task is one row,
-            in order.
+        tags: for each row, the source and position from which it comes. None if every row is made
+            of a fixed number of consecutive positions, so that its index says from which.
         failure: failure that stopped the task after these rows; None if the task was completed.
         skipped: a text for each failure whose records were skipped.
         notices: warnings about sources and operations, to be shown to the user.

@@ -294,7 +294,7 @@ class HostSide:
             return self._begin(call, as_told(error))
 
     def change(self, content: Any) -> Any:
-        """Change the run from a step on; return the first bytes of a success or error, for `told`.
+        """Change this host's run from a step on; return the first bytes of an answer for `told`.
 
         Args:
             content: pickle of the number of batches that were received, and the last three

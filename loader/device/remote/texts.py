@@ -74,7 +74,7 @@ def named_stats(content: bytes) -> tuple[str, Any]:
 
 
 def described(error: Exception) -> str:
-    """Return the class and the message of an error."""
+    """Return a text with the class and the message of an error."""
     return f"{type(error).__name__}: {shorten(error)}"
 
 

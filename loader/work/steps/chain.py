@@ -182,8 +182,7 @@ class StepChain:
         """Return a block (a task's rows) that ends with a failure at the last input that was taken.
 
         Args:
-            called: how many of `functions` had returned before the failure; -1 if the batch itself
-                could not be made.
+            called: how many operations after the batch had returned; -1 if the batch itself failed.
             error: the failure.
             inputs: the inputs of the task.
         """
