@@ -374,7 +374,7 @@ class Feeder(StreamPositionAPI):
             self._finalizer.detach()
 
     def _settle(self, seconds: float = math.inf) -> bool:
-        """End the current run, and wait until its threads no longer use the iterator.
+        """End the feeder's current run, and wait until its threads no longer use the iterator.
 
         Args:
             seconds: longest time to wait for the reader thread, which uses the iterator. The

@@ -71,7 +71,7 @@ class PooledHandle(Job):
     suspects: Sequence[PooledHandle] = ()
 
     def ready(self) -> bool:
-        """Handle all messages of the workers, and return True if the result has then arrived."""
+        """Handle all messages of the workers; return True if the task's result has then arrived."""
         if not self._has_come():
             self.executor.handle_events(wait=False)
         return self._has_come()

@@ -108,14 +108,17 @@ os.register_at_fork(before=Held.hold, after_in_parent=Held.let_go)
 
 
 def stored(elements: Any, pool: SlabPool) -> tuple[StoredRows, int]:
-    """Pickle elements for Ray's object store; return the result, and its number of bytes.
+    """Pickle elements for Ray's object store.
 
-    The result is a pair: the pickle, and the memory of large arrays, which is not copied into the
-    pickle. Exceptions of pickling are raised unchanged.
+    Exceptions of pickling are raised unchanged.
 
     Args:
         elements: a list of elements, or rows stacked into columns (one array for each field).
         pool: provides the memory of columns, if the elements are stacked here.
+
+    Returns:
+        A pair. First, the pickle, and the memory of large arrays, which is not copied into the
+        pickle. Second, the number of bytes of both.
     """
     buffers: list[Any] = []
 
