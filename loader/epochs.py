@@ -178,7 +178,7 @@ class Epochs(Resumable, ExtraState, Generic[Kind]):
         )
 
     def close(self) -> None:
-        """Stop all work. The state can still be read. May be called twice."""
+        """Stop all work for the epochs. The state can still be read. May be called twice."""
         self._batches.close()
         self._closed = True
 

@@ -165,7 +165,11 @@ class HangWatch:
             wait_until(lambda: not thread.is_alive(), CLOSE_SECONDS)
 
     def look(self) -> None:
-        """Report each task that has run for `seconds`, and again after each further `seconds`."""
+        """Report the running tasks that take too long, unless it is too early to report them again.
+
+        A task is reported when it has run for the number of seconds for which this object was made,
+        and again after each further such time.
+        """
         if (seconds := self._seconds) is None:
             return
         for number, worker in enumerate(list(self._workers)):

@@ -368,7 +368,7 @@ class WorkerPool(Generic[J]):
         return [*self.spawn_missing(), *self.give_waiting(now)] if self._waiting else []
 
     def at_work(self) -> list[tuple[int, J]]:
-        """Return (number, current job) for each worker that has started up and has a job."""
+        """Return a pair (number, current job) for each worker that has started up and has a job."""
         return [
             (worker.number, worker.jobs[0])
             for worker in self._workers.values()

@@ -98,7 +98,7 @@ class RowStack:
         self._list: list[Element] | None = None
 
     def extend(self, rows: Sequence[Element]) -> None:
-        """Append rows to the rows that this object already has."""
+        """Append rows to the rows that are stacked into columns."""
         if self._list is None and rows:
             if self._put(rows):
                 self._count += len(rows)

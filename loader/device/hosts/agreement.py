@@ -287,7 +287,7 @@ class Agreements:
 
     @property
     def has_others(self) -> bool:
-        """True if other processes take part."""
+        """True if other processes hold a part of the feeder's batches, too."""
         return not self._alone
 
     def next(self) -> Agreement | None:

@@ -258,7 +258,7 @@ class HostSide:
         return self._begin_text(call, self._messages[numbers_of(call)[0]])
 
     def layout(self, call: Any) -> Any:
-        """Return the first bytes of a text: layout `call[0]`, as a batch without rows."""
+        """Return the first bytes of a text for a batch without rows of the layout `call[0]`."""
         return self._begin_text(call, to_text(self._layouts[numbers_of(call)[0]].template()))
 
     def stats(self, call: Any) -> Any:
@@ -332,7 +332,7 @@ class HostSide:
         return _on(call, part_of(self._text, numbers_of(call)[0]))
 
     def end(self, call: Any) -> Any:
-        """Close the loader, and return its statistics; zeros if the loader could not be made."""
+        """Close the loader; return its statistics as bytes, or zeros if it could not be made."""
         if self._failure is not None:
             return _on(call, np.zeros(LAST_BYTES, np.uint8))
         if self._repeats is not None:
