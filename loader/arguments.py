@@ -144,8 +144,8 @@ def balance_of(source: Any, balance: Any, lengths: Any) -> Balance | None:
         source: source of the loader.
         balance: None or False for no balance. True: the cost of a record is its length. A function
             that takes lengths and returns costs. Or a `Balance`, which is returned.
-        lengths: lengths of the records, in the forms that `load` accepts. None: the source must
-            know them.
+        lengths: lengths of the records: an array, the name of a field, or a function of a record,
+            as in `load`. None: the source must know them.
 
     Raises:
         TypeError: if `balance` has a wrong type. Also if `lengths` are given where they have no
@@ -200,14 +200,15 @@ def _packed_costs(source: Any, cost: Cost | None) -> Any:
 
 
 def skips(on_error: Any, max_errors: int | None) -> Skips:
-    """Convert the user's arguments `on_error` and `max_errors` to a rule for failing records.
+    """Convert the user's arguments `on_error` and `max_errors` to a value that says what to skip.
 
     Args:
         on_error: "raise", "skip", or a function.
         max_errors: largest number of skipped records; None for no limit.
 
     Returns:
-        True to skip failing records, False to raise an error, or the user's function as `Asked`.
+        True to skip failing records, False to raise an error; or an `Asked` object, which calls the
+        user's function for each failure.
 
     Raises:
         TypeError: if `max_errors` is not an integer.

@@ -59,7 +59,7 @@ class Epochs(Resumable, ExtraState, Generic[Kind]):
         self._begun = False  # whether the user has them
 
     def opened_by(self, open_loader: Callable[[Any], T]) -> Epochs[T]:
-        """Return the same epochs, from the beginning, with other iterators.
+        """Return the same epochs, from the beginning, with iterators of another kind.
 
         Args:
             open_loader: function that takes the loader of an epoch, and makes the epoch's iterator.
@@ -92,7 +92,10 @@ class Epochs(Resumable, ExtraState, Generic[Kind]):
         return self._batches
 
     def here(self) -> Any:
-        """Return the user's position in the current epoch."""
+        """Return an object for the position after the last batch received in the current epoch.
+
+        It is a `StreamPosition`; or a `RemotePosition` if the epochs are those of a `RemoteLoader`.
+        """
         return self._batches.here()
 
     @property
@@ -175,7 +178,7 @@ class Epochs(Resumable, ExtraState, Generic[Kind]):
         )
 
     def close(self) -> None:
-        """Stop all work. The state can still be read. May be called twice."""
+        """Stop all work for the epochs. The state can still be read. May be called twice."""
         self._batches.close()
         self._closed = True
 

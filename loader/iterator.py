@@ -168,12 +168,12 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     @property
     def pipeline(self) -> Pipeline:
-        """The pipeline that runs, for tools."""
+        """The pipeline that the iterator runs now, for tools."""
         return self._pipeline
 
     @property
     def execution(self) -> ExecutionOptions:
-        """The execution options.
+        """Options of workers and reading, with which the iterator runs.
 
         A tool may set other options. This ends the workers; the next element starts new workers.
         """
@@ -186,7 +186,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     @property
     def as_made(self) -> tuple[Pipeline, SkippedSteps]:
-        """The loader's pipeline with the run's changes, and its skipped steps, for tools."""
+        """A pair: the loader's pipeline with the run's changes, and the steps that it skips."""
         return self._loaders, self._loaders_skipped_steps
 
     @property
@@ -343,10 +343,9 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._keeper, self._skipped, self._changes = keeper, skipped, changes
 
     def _take_in(self, change: OrderChangedError) -> Elements:
-        """Continue the stream, from the user's position on, in an order that has changed.
+        """Return an iterator over the elements that follow, in the order with appended records.
 
-        Return the elements from this position on. `change` says to which sources records were
-        appended.
+        The exception `change` says to which sources records were appended.
         """
         from .state.resume import resumed
 
@@ -358,7 +357,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         return self._begin()
 
     def _change(self, wanted: Mapping[str, Any], at_step: int | None) -> None:
-        changes = [*self._changes.waiting, *self._changes.of_mix]
+        changes: list[Change] = [*self._changes.waiting, *self._changes.of_mix]
         change = change_of(self.here(), self._loaders, changes, wanted, at_step)
         if isinstance(change, ProgramChange) and change.step <= self._step:
             self._make(change)  # now, so that this call raises what is wrong

@@ -284,7 +284,8 @@ class ExecutionOptions:
 def _is_thread_safe(operation: Operation) -> bool:
     """Return True if several threads may run an operation and its function at the same time.
 
-    A user's function, or the object whose method it is, may say `thread_safe = False`.
+    Return False if one of these has an attribute `thread_safe` that is False: the operation, the
+    user's function, or the object whose method the function is.
     """
     function = operation.user_function
     owner = getattr(function, "__self__", function)

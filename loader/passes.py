@@ -17,7 +17,7 @@ class Passes:
     _warned = False
 
     def begin(self, pipeline: Pipeline) -> None:
-        """Warn if a new run of the loader repeats a random epoch; at most one warning.
+        """Warn if the run of a loader that begins now repeats a random epoch; at most one warning.
 
         A run repeats a random epoch if three things are true: an earlier run came to its end; the
         pipeline has only one epoch; and the sampler shuffles or an operation draws random numbers.

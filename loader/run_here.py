@@ -30,7 +30,8 @@ def run_here(pipeline: Pipeline, start: Cursor) -> Generator[tuple[Any, Rows, in
         start: cursor (place in the stream) at which to begin.
 
     Yields:
-        the element, the `Rows` that contain it, and its index in these rows.
+        a triple: the element; the `Rows` object (rows of the stream, with their origins) that
+            contains it; and its index in these rows.
     """
     options, observer = (
         ExecutionOptions(read_options=ReadOptions(num_threads=0), observe=False, hang_seconds=None),

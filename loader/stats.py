@@ -80,14 +80,14 @@ class IteratorStats(Snapshot):
         return sum(stage.under_way for stage in self.stages) / self.elapsed if self.elapsed else 0.0
 
     def _waits_for_reads(self) -> bool:
-        """Return True if workers spend most of their time waiting for records read ahead."""
+        """Return True if workers mostly wait for records that other threads read in advance."""
         reading = sum(stage.reading for stage in self.stages)
         ahead = sum(stage.under_way for stage in self.stages) > AHEAD * reading
         return ahead and reading > MUCH * sum(stage.busy for stage in self.stages)
 
     @property
     def _start(self) -> float:
-        """Seconds that the user waited until a worker began the first task.
+        """Seconds that the user waited at the start, until a worker began the first task.
 
         0 if the first task is no longer among the last tasks in `tasks`.
         """
@@ -228,7 +228,7 @@ def throughput(records: int, steps: int, nbytes: int, elapsed: float) -> str:
 
 
 def lines_of_workers(workers: WorkerStats, worker_count: int, ahead: float) -> list[str]:
-    """Return a list with one line that tells how the workers' time is divided.
+    """Return a list with one line of text, which says how the workers' time is divided.
 
     Return an empty list if there are no workers.
 
@@ -295,9 +295,9 @@ def _rows(stages: Sequence[StageStats]) -> list[tuple[str, float, float]]:
 
 
 def stage_names(pipeline: Any) -> list[StageNames]:
-    """Return names and facts of a pipeline's stages, for a `Snapshot`.
+    """Return, for each stage of a pipeline, the names of its operations and facts about it.
 
-    A stage is the operations that run in one task.
+    A stage is the operations that run in one task. The result is used to make a `Snapshot`.
     """
     return [
         StageNames(

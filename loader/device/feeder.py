@@ -159,10 +159,10 @@ class Feeder(StreamPositionAPI):
         return self._upstream.host_iterator
 
     def last_records(self) -> Any:
-        """Return the keys of the records in the last batch, in the form that loader iterators use.
+        """Return the keys of the records in the last batch: an array `int64[records]`.
 
-        The result is empty if this host had no records left, so that all rows of the batch were
-        filled in.
+        For a mix, the result is a dict of such arrays by part. It is an empty array if this host
+        had no records left, so that all rows of the batch were filled in.
         """
         return np.empty(0, np.int64) if self._empty else super().last_records()
 
@@ -291,9 +291,10 @@ class Feeder(StreamPositionAPI):
         return Run(intake, stepper, own.host_buffer, own.device_buffer)
 
     def here(self) -> Any:
-        """Return the user's position in the stream: after the last batch that the user received.
+        """Return an object for the user's position: after the last batch that the user received.
 
-        If no batch was received yet, return the position of the iterator that the feeder reads.
+        If no batch was received yet, return the position of the iterator that the feeder reads. The
+        object is a `StreamPosition` if this is the iterator of a `DataLoader`.
         """
         upstream = self._upstream
         mark = upstream.mark() if upstream.user_mark is None else upstream.user_mark
@@ -371,7 +372,7 @@ class Feeder(StreamPositionAPI):
             self._finalizer.detach()
 
     def _settle(self, seconds: float = math.inf) -> bool:
-        """End the current run, and wait until its threads no longer use the iterator.
+        """End the feeder's current run, and wait until its threads no longer use the iterator.
 
         Args:
             seconds: longest time to wait for the reader thread, which uses the iterator. The

@@ -145,7 +145,7 @@ class HandOver:
             self._freed.get()
 
     def put(self, item: Any) -> None:
-        """Append an item. The caller must have waited for room, with `wait_for_room`."""
+        """Append an item to the queue. The caller must have waited for room (`wait_for_room`)."""
         self._put += 1
         self.items.append(item)
         _ring(self._filled)
@@ -157,12 +157,12 @@ class HandOver:
         return None if self.closed else self.items[0]
 
     def make_room(self) -> None:
-        """Allow the sender to put one more item, because the first item is about to be removed."""
+        """Let the sender put one more item, because the first one is about to be removed."""
         self._given_room = self.taken + 1
         _ring(self._freed)
 
     def remove(self) -> None:
-        """Remove the first item. Called only by threads that signals never interrupt."""
+        """Remove the first item of the queue. Called by threads that signals never interrupt."""
         self.make_room()
         del self.items[0]
         self.taken += 1

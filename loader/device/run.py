@@ -128,20 +128,20 @@ class Run:
 
     @property
     def stopped(self) -> bool:
-        """True if `stop` was called."""
+        """True if the two threads of the feeder's run were told to end."""
         return self._loaded.closed
 
     def reads(self, iterator: Any) -> bool:
-        """Return True if the run reads from `iterator`."""
+        """Return True if the feeder's run reads its batches from `iterator`."""
         return self._intake.upstream.iterator is iterator
 
     def stop(self) -> None:
-        """Ask the threads to end soon, without waiting for them."""
+        """Tell the two threads of the feeder's run to end soon, without waiting for them."""
         self._loaded.close()
         self.ready.close()
 
     def abandon(self) -> None:
-        """Stop the run, but do not close or move the iterator that it reads.
+        """Stop the feeder's run, but do not close or move the iterator that it reads.
 
         Called when the interpreter ends.
         """

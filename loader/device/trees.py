@@ -38,7 +38,7 @@ NAMESPACE = _NODES.namespace
 
 
 def flatten(batch: Any) -> tuple[list[Any], Structure]:
-    """Return the leaves of a batch, and the structure from which it can be rebuilt.
+    """Return the leaves of a batch (arrays and other objects), and the structure to rebuild it.
 
     A None in the batch is not a leaf, but part of the structure.
     """

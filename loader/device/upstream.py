@@ -88,16 +88,16 @@ class Upstream:
         return self.host_iterator
 
     def mark(self) -> Any:
-        """Return the iterator's current position.
+        """Return an object for the current position of the iterator that a feeder reads.
 
-        The result has the methods of `StreamPosition`. If the iterator is not a `DataLoader`'s, all
+        The object has the methods of `StreamPosition`. If the iterator is not a `DataLoader`'s, all
         of these methods except `get_state` raise an error.
         """
         host = self.host_iterator
         return OtherMark(self.iterator, self.goes_back) if host is None else host.here()
 
     def read(self) -> Any:
-        """Return the next batch of the iterator.
+        """Return the next batch of the iterator that a feeder reads.
 
         If the user has made changes (`feeder.change`), they are first passed on to the iterator.
 
@@ -129,10 +129,11 @@ class Upstream:
         self.add(change_of(here, made, self.changes, wanted, at_step, ahead))
 
     def add(self, change: Change) -> None:
-        """Add a change of the run, such as new weights of a mix.
+        """Add a change of a feeder's run, such as new weights of a mix.
 
-        The iterator gets the change before its next batch, but the change may begin at a later
-        step. If it changes a mix, it replaces earlier changes of the mix that have not begun yet.
+        The iterator that the feeder reads gets the change before its next batch, but the change may
+        begin at a later step. If it changes a mix, it replaces earlier changes of the mix that have
+        not begun yet.
         """
         self._new_changes = [
             *(each for each in self._new_changes if not change.replaces(each)),
@@ -141,15 +142,15 @@ class Upstream:
         self.changes = [*(each for each in self.changes if not change.replaces(each)), change]
 
     def forget_changes(self) -> None:
-        """Forget all changes of the run.
+        """Forget all changes of a feeder's run, such as new weights of a mix.
 
-        Called after the iterator was moved to a state, because the state contains the changes that
-        are in effect at its position.
+        Called after the iterator that the feeder reads was moved to a state, because the state
+        contains the changes that are in effect at its position.
         """
         self.changes, self._new_changes = [], []
 
     def describe_at(self, mark: Any) -> str:
-        """Return a text about the iterator for `repr`.
+        """Return a text about the iterator that a feeder reads, for `repr` of the feeder.
 
         If the iterator is a `DataLoader`'s, the text also describes the position `mark`.
         """
@@ -161,7 +162,7 @@ class Upstream:
         )
 
     def set_state(self, state: Any, strict: bool) -> None:
-        """Move the iterator to a state.
+        """Move the iterator that a feeder reads to a state.
 
         Args:
             state: the state.
@@ -232,7 +233,7 @@ class Upstream:
         return self._batch[1]
 
     def go_back(self) -> None:
-        """Move the iterator back to the user's position.
+        """Move the iterator that a feeder reads back to the position of the feeder's user.
 
         Do nothing if the iterator has no state, or if the user's position is not known.
         """
@@ -249,10 +250,10 @@ class Upstream:
             self.iterator.set_state(self.user_mark.get_state())
 
     def leave(self) -> None:
-        """Stop reading from the iterator.
+        """Stop reading from the iterator that a feeder reads.
 
-        An iterator that this object made is closed. An iterator that the user gave to the feeder is
-        moved back to the position after the last batch that the user received.
+        An iterator that the feeder opened is closed. An iterator that the user gave to the feeder
+        is moved back to the position after the last batch that the user received.
         """
         if not self.owned:
             self.go_back()
@@ -260,10 +261,10 @@ class Upstream:
             close_of(self.iterator)()
 
     def way_out(self) -> None:
-        """Call `leave` at the end of the reader thread, unless the feeder still needs the iterator.
+        """At the end of the reader thread, stop reading from the iterator that the feeder reads.
 
-        The feeder needs an iterator that it opened itself, as long as the feeder is neither closed
-        nor deleted. Errors are suppressed.
+        This calls `leave`, unless the feeder still needs the iterator. It needs an iterator that it
+        opened itself, as long as the feeder is neither closed nor deleted. Errors are suppressed.
         """
         if self.gone or not self.owned:
             with contextlib.suppress(Exception):  # another caller of `leave` gets the same error

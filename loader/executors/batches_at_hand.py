@@ -45,9 +45,9 @@ class BatchesAtHand:
             ended.
 
     Attributes:
-        stages: indices of the stages whose batches may be made in the user's process. None of the
-            stages if `rows_stay` is False, or if the pipeline is traced (workers then record the
-            documents of packed rows).
+        stages: indices of the stages whose batches may be made in the user's process. Empty if
+            `rows_stay` is False. Also empty if the pipeline is traced: workers then record which
+            documents (records that `Pack` put together) are in each row.
     """
 
     def __init__(self, pipeline: Pipeline, rows_stay: bool) -> None:
@@ -132,7 +132,7 @@ def _is_aligned(rows: StackedRows) -> bool:
 
 
 class DoneHandle:
-    """Handle (result to come) of a task that is done already. `result` returns its rows at once."""
+    """Handle (result to come) of a task that is already done, so `result` does not wait."""
 
     __slots__ = ("_block",)
 

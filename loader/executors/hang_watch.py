@@ -63,7 +63,7 @@ class Hang(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """The report as one line of text."""
+        """The report about a long task, as one line of text."""
         return f"{self.what}, {self.where}, for {self.seconds:.1f} s"
 
 
@@ -72,7 +72,7 @@ class UnderWay(Protocol):
 
     @property
     def thread(self) -> int:
-        """The identifier of the thread."""
+        """Identifier of the thread that makes the read."""
 
     @property
     def keys(self) -> NDArray[np.int64]:
@@ -83,7 +83,7 @@ class ReadsUnderWay(Protocol):
     """Interface of an object that knows which records threads are reading in advance."""
 
     def oldest(self) -> UnderWay | None:
-        """Return the read that has been running for the longest time; None if there is none."""
+        """Return the current read of records that began first; None if nothing is being read."""
 
 
 _LOGGER = logging.getLogger("headrace")
@@ -138,7 +138,7 @@ class HangWatch:
         finalize(self, self._ended.set)
 
     def add(self, worker: Worker) -> None:
-        """Watch one more worker that runs in this process.
+        """Watch one more worker that runs in this process, to report its tasks that take too long.
 
         The first call starts the watching thread, unless reports are switched off (`seconds` is
         None). If the system cannot start a thread, the next call tries again.
@@ -156,7 +156,7 @@ class HangWatch:
                 self._thread = thread
 
     def close(self) -> None:
-        """Stop the watching thread. May be called twice."""
+        """Stop the thread that reports tasks that take too long. May be called twice."""
         self._ended.set()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
@@ -165,7 +165,11 @@ class HangWatch:
             wait_until(lambda: not thread.is_alive(), CLOSE_SECONDS)
 
     def look(self) -> None:
-        """Report each task that has run for `seconds`, and again after each further `seconds`."""
+        """Report the running tasks that take too long, unless it is too early to report them again.
+
+        A task is reported when it has run for the number of seconds for which this object was made,
+        and again after each further such time.
+        """
         if (seconds := self._seconds) is None:
             return
         for number, worker in enumerate(list(self._workers)):

@@ -64,9 +64,9 @@ class PoolWorker(Generic[J]):
     def has_room(self, job: Job, depth: int) -> bool:
         """Return True if the worker has started up and may get one more message of jobs.
 
-        The worker may have at most `depth` unanswered messages. One exception: if another worker
-        ended earlier during `job`, or during the first unfinished job of this worker, at most one
-        message.
+        The worker may get a message if fewer than `depth` of its messages are unanswered. One
+        exception: if another worker ended earlier during `job`, or during the first unfinished job
+        of this worker, this worker may get a message only if all its messages are answered.
         """
         is_tried = job.tries > 0 or (bool(self.jobs) and self.jobs[0].tries > 0)
         return self.ready and self.messages < (1 if is_tried else depth)

@@ -175,10 +175,10 @@ class Pace:
         return max(self._together[stage] // self._limits[stage].task, 1)
 
     def is_settled(self, stage: int, seconds: float, rows: int) -> bool:
-        """Return True if calling `note` for a task would not change the length of the next tasks.
+        """Return True if the time of a task would not change the length of the next tasks.
 
         This is so if tasks already have the largest length, this task took at most 30 ms, and it
-        did not make too many rows. The bytes of its rows are not considered.
+        did not make more rows than a task may have. The bytes of its rows are not considered.
 
         Args:
             stage: index of the stage (operations that run in one task).
@@ -245,7 +245,7 @@ class Pace:
 
 
 class TaskSizes:
-    """Decides how many inputs tasks of workers have, and how many tasks are submitted in advance.
+    """Decides how long the tasks of workers are, and how many tasks are submitted in advance.
 
     Args:
         pipeline: pipeline of the run.
@@ -273,10 +273,10 @@ class TaskSizes:
         self._windows.clear()
 
     def follow_room(self) -> None:
-        """Use the number of ready workers in the pool as the number of workers, from now on.
+        """From now on, compute the lengths of tasks for as many workers as are ready in the pool.
 
-        Before this call, the number of workers is the one in the options, or the argument of
-        `resize`.
+        Before this call, they are computed for the number of workers in the options, or for the
+        argument of `resize`.
         """
         self._follows_room = True
 
@@ -297,7 +297,7 @@ class TaskSizes:
             self._budget.note(task.stage, input_count(task), block.count, block.nbytes)
 
     def waits(self) -> bool:
-        """Return True if tasks of any stage (operations that run in one task) wait for records."""
+        """Return True if tasks of some stage waited for records for over 10 % of their time."""
         return any(map(self.pace.waits, self._windows))
 
     def inputs(self, stage: int) -> int:

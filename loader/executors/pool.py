@@ -163,9 +163,10 @@ class WorkerPool(Generic[J]):
         return not self._waiting and not any(worker.jobs for worker in self._workers.values())
 
     def drop_jobs(self, most_seconds: float) -> bool:
-        """Drop all jobs, because their results are not needed any more.
+        """Drop the jobs of all workers, because their results are not needed any more.
 
-        Return True if each worker is expected to finish the jobs that it has within `most_seconds`.
+        Jobs that workers already have are still done. Return True if each worker is expected to
+        finish them within `most_seconds`; False if some worker needs longer.
         """
         self._waiting.clear()
         for job in chain.from_iterable(worker.jobs for worker in self._workers.values()):
@@ -367,7 +368,7 @@ class WorkerPool(Generic[J]):
         return [*self.spawn_missing(), *self.give_waiting(now)] if self._waiting else []
 
     def at_work(self) -> list[tuple[int, J]]:
-        """Return (number, current job) for each worker that has started up and has a job."""
+        """Return a pair (number, current job) for each worker that has started up and has a job."""
         return [
             (worker.number, worker.jobs[0])
             for worker in self._workers.values()

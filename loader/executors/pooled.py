@@ -71,7 +71,7 @@ class PooledHandle(Job):
     suspects: Sequence[PooledHandle] = ()
 
     def ready(self) -> bool:
-        """Handle all messages of the workers, and return True if the result has then arrived."""
+        """Handle all messages of the workers; return True if the task's result has then arrived."""
         if not self._has_come():
             self.executor.handle_events(wait=False)
         return self._has_come()
@@ -350,10 +350,11 @@ class PooledExecutor(Executor):
             self._assign([rows.again])
 
     def _give_up(self, handle: PooledHandle, reason: str) -> None:
-        """Give a task up; `reason` says how the last worker ended during the task.
+        """Stop trying to run a task during which workers ended again and again.
 
         If the task has several inputs and errors are not skipped, each input is run alone, so that
-        the error can name the input at fault. Otherwise the task fails at once.
+        the error can name the input at fault. Otherwise the task fails at once. The text `reason`
+        says how the last worker ended.
         """
         handle.gave_up = f"{reason}, in {self._last_hang}" if self._last_hang else reason
         inputs = () if self._pipeline.skips_errors else inputs_of(handle.task)

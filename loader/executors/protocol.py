@@ -120,18 +120,19 @@ class Tuning:
         self._found: Any = None
 
     def take(self) -> Any:
-        """Return the progress of the search, and remove it from this object.
+        """Return the progress of the search for the best number of workers, and remove it.
 
-        The search is for the best number of workers. The result is None if no progress was stored
-        yet, or if another executor has taken it and has not given it back.
+        The result is a `SettingSearch`. It is None if no progress was stored yet, or if another
+        executor has taken it and has not given it back.
         """
         found, self._found = self._found, None
         return found
 
     def give_back(self, found: Any) -> None:
-        """Store the progress (`found`) of the search for the best number of workers.
+        """Store the progress of the search for the best number of workers, for the next epoch.
 
-        The executor of the next epoch takes it.
+        Args:
+            found: the progress, a `SettingSearch`.
         """
         self._found = found
 

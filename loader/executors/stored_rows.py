@@ -30,12 +30,12 @@ STORE_SHARE = 1 / 2
 
 
 class Budget:
-    """Limits of tasks, from the sizes of their rows and of the object stores of a Ray cluster.
+    """Limits for the lengths and numbers of tasks whose rows are in Ray's object stores.
 
-    An object with rows takes memory in the store of the node that made it, and in the store of each
-    node that reads it. If an object is large compared with the store, it displaces other objects,
-    is written to disk, or never arrives. So the first tasks make one output each. Tasks grow once
-    the size of rows is known.
+    They are computed from the sizes of the rows and of the stores. An object with rows takes memory
+    in the store of the node that made it, and in the store of each node that reads it. If an object
+    is large compared with the store, it displaces other objects, is written to disk, or never
+    arrives. So the first tasks make one output each. Tasks grow once the size of rows is known.
 
     Args:
         stages: number of stages (operations that run in one task) whose rows are in the stores at

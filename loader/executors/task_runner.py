@@ -2,8 +2,8 @@
 
 Used by all transports (which carry messages between the user's process and workers).
 
-In: tasks. Out: for each task, the header of its block (all but the rows), and the rows in the form
-that the transport sends. A row that cannot be pickled counts as a failure of the operation that
+In: tasks. Out: for each task, the header of its block (all but the rows), and the rows, encoded as
+the transport sends them. A row that cannot be pickled counts as a failure of the operation that
 made it.
 """
 
@@ -116,7 +116,8 @@ class TaskRunner(Generic[T]):
         setup: options of the worker.
         pipeline: pipeline of the run.
         allocate: function that returns the memory for batches.
-        encode: function that returns rows in the form to send, and their number of bytes.
+        encode: function that takes rows, and returns a pair: the rows encoded for sending, and
+            their number of bytes.
         tell_of_hang: function that is called with the report about a task that takes long.
         weighs_records: True to report, as the size of a task, the bytes of the records that it read
             if these are more than the bytes of its rows. False: always the bytes of its rows.
@@ -206,10 +207,10 @@ def _encoded(
         block: rows of the task.
         task: the task.
         pipeline: pipeline of the run.
-        encode: function that returns rows in the form to send.
+        encode: function that takes rows, and returns them encoded for sending.
 
     Returns:
-        The block without rows that were left out, and its encoded rows.
+        A pair: the block without rows that were left out, and its encoded rows.
 
     Raises:
         OSError, MemoryError: raised by `encode`, for example because memory is short; no row is at

@@ -26,7 +26,7 @@ _PATIENCE_SECONDS = (
 
 
 class Call(Generic[T]):
-    """A function call that a thread of a pool makes once, and its result."""
+    """A function call that a thread of a pool makes once, and its result or exception."""
 
     __slots__ = ("_arguments", "_error", "_function", "_value", "_waited_for", "done")
 
@@ -53,7 +53,10 @@ class Call(Generic[T]):
         del self
 
     def give_up(self) -> None:
-        """Mark the call as failed, because no thread will make it, and wake the waiting thread."""
+        """Mark a function call as failed, because no thread of the pool will make it.
+
+        A thread that waits for the call's result is woken.
+        """
         self._error = RuntimeError(
             "the iterator was closed while its work waited for a thread. Make a new one, "
             "iter(loader), and restore the state in it."
@@ -62,11 +65,13 @@ class Call(Generic[T]):
         self._waited_for.release()
 
     def ready(self) -> bool:
-        """Return True if the call has returned or raised."""
+        """Return True if a thread of the pool has made the function call, also if it raised."""
         return self.done
 
     def result(self) -> T:
-        """Wait for the call; return its result or raise its exception. May be called only once.
+        """Wait for a thread of the pool to make the function call; return or raise what it does.
+
+        May be called only once.
 
         Raises:
             RuntimeError: the pool was closed before the call was made.
@@ -167,7 +172,12 @@ class CoroutinePool:
         self._coroutines: Coroutines | None = None
 
     def begin(self, work: MakeCoroutine, count: int) -> None:
-        """Begin to run `count` coroutines: call `work` so many times, and run what it returns."""
+        """Begin to run `count` coroutines in the event loop, without waiting for them.
+
+        Args:
+            work: function that returns a coroutine. It is called once for each coroutine.
+            count: number of coroutines.
+        """
         if count:
             # asyncio takes 50 ms of a worker's start
             from ...sources.asynchronous.event_loop import Coroutines

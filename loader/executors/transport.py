@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class StoredRows(Protocol):
-    """Rows of one task, which the transport keeps in its own form as long as this object exists."""
+    """Rows of one task, which the transport keeps encoded as long as this object exists."""
 
     @property
     def lost(self) -> bool:
@@ -63,8 +63,8 @@ class NamedRows(NamedTuple):
         block: number of the block.
         first: first row.
         last: end of the rows, exclusive.
-        tags: origins of these rows (the sources and positions from which they come).
-        rows: the transport's object for all rows of the block.
+        tags: for each row from `first` to `last`, the source and position from which it comes.
+        rows: the transport's object with all rows of the block, encoded.
     """
 
     block: int
@@ -139,7 +139,8 @@ def named_blocks(named: Iterable[NamedRows], load: Callable[[Any], Any]) -> Bloc
 
     Args:
         named: rows of blocks, as in the message.
-        load: function that takes the transport's form of a block's rows, and returns the rows.
+        load: function that takes the encoded rows of a block, as the transport has received them,
+            and returns the rows.
     """
     return {one.block: Block.of(load(one.rows)[one.first : one.last], one.tags) for one in named}
 

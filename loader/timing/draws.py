@@ -30,10 +30,11 @@ class DrawWatch:
         self._drew: dict[int, str] = {}
 
     def around(self, step: Step, place: int) -> Step:
-        """Wrap an operation, to compare the generators' states before and after each call.
+        """Wrap an operation, to detect whether it draws from a global random generator.
 
-        A change before the call is attributed to the previous operation, a change during the call
-        to this operation.
+        The states of the global generators (Python's, NumPy's and torch's) are compared before and
+        after each call of the operation. A change before the call is attributed to the previous
+        operation, a change during the call to this operation.
 
         Args:
             step: function that processes an element with the operation.
@@ -64,14 +65,14 @@ class DrawWatch:
         self._before = now
 
     def take(self, operations: int) -> list[tuple[int, str]]:
-        """Return which operations drew from global generators, and forget these findings.
+        """Return which operations drew from global random generators, and forget these findings.
 
         Args:
             operations: number of operations of the stage (operations that run in one task). Only
                 findings with an index below this number are returned.
 
         Returns:
-            pairs of an operation's index and the name of the generator from which it drew.
+            a list of pairs: an operation's index, and the name of the generator from which it drew.
         """
         drew, self._drew, self._left = self._drew, {}, 0
         return [(place, name) for place, name in sorted(drew.items()) if 0 <= place < operations]

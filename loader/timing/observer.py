@@ -56,6 +56,8 @@ KEPT_EVENTS = 200
 class Waits:
     """The user's waits in `next`: their seconds, and the two longest pauses between two waits.
 
+    A pause is the time that the user spends outside `next`.
+
     Attributes:
         began: time at which the current wait began; None if the user does not wait.
         last: seconds of the waits for the last elements, oldest first. If several elements came at
@@ -72,7 +74,7 @@ class Waits:
         self.last: deque[float] = deque(maxlen=WINDOW)
 
     def end(self, now: float, elements: int = 1) -> None:
-        """End the current wait.
+        """End the user's current wait in `next`.
 
         Args:
             now: current time.
@@ -89,25 +91,26 @@ class Waits:
                 self.last.extend(_NO_WAITS[: elements - 1])
 
     def until(self, now: float) -> float:
-        """Return the seconds of all waits up to time `now`, including an unfinished wait."""
+        """Return the user's seconds in `next` up to time `now`, including an unfinished wait."""
         began = self.began
         return self._seconds + (0.0 if began is None else now - began)
 
     @property
     def seconds(self) -> float:
-        """Seconds of all waits that have ended."""
+        """Seconds of all of the user's waits in `next` that have ended."""
         return self._seconds
 
     @property
     def elapsed(self) -> float:
-        """Seconds from the beginning of the first wait to the end of the last wait."""
+        """Seconds from the start of the user's first wait in `next` to the end of the last wait."""
         return self._until - self._since
 
     @property
     def paused(self) -> float:
-        """Sum of the two longest pauses between two of the user's waits in `next`, in seconds.
+        """Sum of the two longest times that the user spent outside `next`, in seconds.
 
-        Pauses before the last call of `forget_pauses` do not count.
+        Each is the time from the end of a wait in `next` to the beginning of the following wait.
+        Times before the last call of `forget_pauses` do not count.
         """
         return sum(
             self._pauses
@@ -120,7 +123,7 @@ class Waits:
         return second, longest
 
     def forget_pauses(self) -> None:
-        """Forget all pauses between waits so far, so that `paused` starts from 0."""
+        """Forget the times that the user spent outside `next` so far; `paused` starts from 0."""
         self._pauses, self._until = (0.0, 0.0), self._until if self.began is None else self.began
 
 
@@ -164,10 +167,10 @@ class Ledger:
         """Yield what is known about each of the last timed tasks, oldest first.
 
         Yields:
-            four numbers: block (the task's result), stage (the operations that it ran), start and
-            stop, see `write`; the times at which the task was submitted, and its result was
-            requested and received; and the times that the worker measured, in which `look` is
-            always None.
+            a triple. First, four numbers: block (the task's result), stage (the operations that it
+                ran), start and stop, see `write`. Second, the times at which the task was
+                submitted, and its result was requested and received. Third, the times that the
+                worker measured, in which `look` is always None.
         """
         for row in self.since(0).tolist():
             task, moments, measured = row[:4], row[4 : len(_TASK)], row[len(_TASK) :]
@@ -175,7 +178,11 @@ class Ledger:
             yield task, moments, TaskTimes(*times)
 
     def since(self, number: int) -> Rows:
-        """Return a copy of the rows from row `number` on, oldest first; at most 2,000."""
+        """Return the times of the last timed tasks, from number `number` on, oldest first.
+
+        The result is a copy of rows of the ledger (a table with one row for each timed task), at
+        most 2,000. Rows are numbered from 0.
+        """
         count = self.count
         return self._rows[np.arange(max(number, count - KEPT, 0), count) % KEPT]
 
@@ -187,7 +194,7 @@ class SharedBytes:
         self.now = self.most = 0
 
     def add(self, change: int) -> None:
-        """Add `change`, which may be negative, to the current value; update the largest."""
+        """Add `change`, which may be negative, to the bytes shared now; update the largest."""
         self.now += change
         self.most = max(self.most, self.now)
 
@@ -268,7 +275,7 @@ class Observer:
         return dict(self._stages)
 
     def last_tasks(self) -> tuple[TaskEvent, ...]:
-        """Return the last timed tasks, at most 2,000, in the order in which results came."""
+        """Return the last timed tasks, at most 2,000, in the order in which their results came."""
         made_of = dict(self._made_of)
         return tuple(
             TaskEvent(block, stage, start, stop, made_of.get(block, ()), *moments, times)

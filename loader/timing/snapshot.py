@@ -193,9 +193,7 @@ _STAGE_COUNTED = (
 def _stage_since(
     stage: StageStats, before: StageStats | None, now: Snapshot, then: Snapshot
 ) -> StageStats:
-    """Return the counts, times and means of a stage (operations that run in one task) in a period.
-
-    The period is the time between two snapshots.
+    """Return the statistics of a stage (operations that run in one task) between two snapshots.
 
     Args:
         stage: the stage in the later snapshot.

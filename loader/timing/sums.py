@@ -75,7 +75,7 @@ class StageSums:
     slowest: dict[int, SlowestCall] = field(default_factory=dict)
 
     def count(self, inputs: int, rows: int) -> None:
-        """Count a task that got `inputs` positions and made `rows` rows."""
+        """Count a task of the stage that got `inputs` positions or rows, and made `rows` rows."""
         self.tasks += 1
         self.inputs += inputs
         self.rows += rows
@@ -108,7 +108,7 @@ class StageSums:
 
     @property
     def read_bytes(self) -> int:
-        """Bytes of the records of all tasks, estimated from the timed tasks."""
+        """Bytes of the records that all tasks of the stage read, estimated from the timed tasks."""
         return (
             round(self.timed_read_bytes * self.inputs / self.timed_inputs)
             if self.timed_inputs
@@ -116,7 +116,7 @@ class StageSums:
         )
 
     def add_look(self, look: OperationTimes, tasks: int) -> None:
-        """Add the times of a task whose operations were timed one by one to the stage's sums.
+        """Add the measured times of the operations in one task to the sums of the stage.
 
         Args:
             look: times of the operations in this task.
@@ -183,6 +183,8 @@ class StageSums:
 
 def _seconds(tasks: Rows, each: NDArray[np.float64]) -> float:
     """Return the sum of seconds over all tasks, timed and untimed.
+
+    For an untimed task, the seconds of the next timed task are used.
 
     Args:
         tasks: the timed tasks. The field `tasks` of a timed task is the number of tasks for which

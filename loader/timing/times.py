@@ -127,10 +127,10 @@ class TaskEvent(NamedTuple):
 
 
 class WorkerEvent(NamedTuple):
-    """An event in the life of a worker.
+    """An event in the life of a worker: its start or its end.
 
     Attributes:
-        at: time of the event.
+        at: time of the event, in seconds of `time.perf_counter` in the user's process.
         worker: number of the worker.
         what: "started", or a text that says how the worker ended.
     """

@@ -1,4 +1,4 @@
-"""Divide a task into smaller tasks, to find the record at which a worker ends.
+"""Divide a task into smaller tasks, to find the record that makes a worker process die.
 
 In: a task. Out: smaller tasks, which do the work of the task together.
 """

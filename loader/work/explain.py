@@ -242,7 +242,7 @@ def users_keys(leaf: Leaf, positions: NDArray[np.int64]) -> list[Any]:
 
 
 def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Block:
-    """Return the result of a task that will not be tried again, as it ended workers too often.
+    """Return the result of a task that ended workers too often and is not tried again.
 
     The result is a block (the rows of one task) without rows. The block's failure is a
     WorkerCrashedError. If `on_error` skips the records, the block has no failure, but a text about

@@ -51,14 +51,13 @@ class RowOrigins:
     def extend_each(
         self, inputs: NDArray[np.int64], positions: NDArray[np.int64], rows: Sequence[int]
     ) -> None:
-        """Add the origin of one row for each index in `inputs`.
+        """Add the origins of rows of which each was made of one input (position or row) of a task.
 
         Args:
-            inputs: for each row, the index in the task of the input (position or row) that the row
-                was made of.
+            inputs: for each row, the index in the task of the input that it was made of.
             positions: positions of all inputs of the task, counted over all shards.
-            rows: for each input of the task, its index among the rows of its position; empty if all
-                are 0.
+            rows: for each input of the task, its index among all rows that were made of the same
+                position; an empty list stands for zeros.
         """
         self.inputs.frombytes(inputs.tobytes())
         self.positions.frombytes(positions[inputs].tobytes())
@@ -111,7 +110,7 @@ def _from_bytes(inputs: bytes, positions: bytes, rows: list[int], is_open: bool)
     Args:
         inputs: the attribute `inputs`, as bytes of int64.
         positions: the attribute `positions`, as bytes of int64.
-        rows: the attribute `rows`; empty if all indices are 0.
+        rows: the attribute `rows`; an empty list stands for a list of zeros.
         is_open: the attribute `open`.
     """
     numbers = array("q", inputs)

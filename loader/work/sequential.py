@@ -71,7 +71,7 @@ class SequentialReader:
         return found, None
 
     def close(self) -> None:
-        """Drop the iterator over the source.
+        """Drop the iterator over a source without random access.
 
         If the source has workers of its own, the iterator is closed first, so that these workers
         stop.

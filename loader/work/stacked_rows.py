@@ -46,7 +46,7 @@ class StackedRows:
         return StackedRows([column[rows] for column in self.columns], self.kinds, self.example)
 
     def elements(self, start: int, stop: int) -> Iterator[Element]:
-        """Yield the rows `[start, stop)` in their original form.
+        """Yield the rows `[start, stop)` as they were before they were stacked into columns.
 
         Arrays of the rows are views of the columns.
         """
@@ -98,7 +98,7 @@ class RowStack:
         self._list: list[Element] | None = None
 
     def extend(self, rows: Sequence[Element]) -> None:
-        """Append rows to the rows that this object already has."""
+        """Append rows to the rows that are stacked into columns."""
         if self._list is None and rows:
             if self._put(rows):
                 self._count += len(rows)

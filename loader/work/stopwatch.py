@@ -81,7 +81,8 @@ class Stopwatch:
 
     Attributes:
         share: largest share of the worker's time that the timing of operations may take.
-        every: one of so many tasks is timed. Its times are used for the others.
+        every: only every n-th task is timed; this is n. The times are used for the other tasks,
+            too.
     """
 
     share = LOOKS_SHARE
@@ -254,7 +255,7 @@ class OperationClock:
         self._looked -= self._since
 
     def end(self, inputs: int, tag_of: Callable[[int], int]) -> None:
-        """End the measurement of a task.
+        """End the timing of the operations in a task.
 
         Args:
             inputs: number of the task's positions. All have passed the operations.
@@ -273,9 +274,9 @@ class OperationClock:
         self._left = iter(())
 
     def take(self) -> OperationTimes | None:
-        """Return the times since the last call of this method, without the cost of the timing.
+        """Return the times of operations since the last call, without the cost of the timing.
 
-        Return None if there were no inputs since then.
+        Return None if the operations got no inputs since then.
         """
         if not self._inputs:
             return None

@@ -78,7 +78,10 @@ class Failure:
 
     @property
     def error(self) -> Exception:
-        """The exception. If it came from another process, it is unpickled at each access."""
+        """The exception that ended a task.
+
+        If it came from another process, it is unpickled at each access.
+        """
         if self._error is not None:
             return self._error
         from ...common.remote_errors import decode  # cloudpickle takes 10 ms of an import
@@ -86,10 +89,11 @@ class Failure:
         return decode(self._encoded)
 
     def take(self) -> Exception:
-        """Return the exception, and drop the reference to it. May be called only once.
+        """Return the exception that ended a task, and drop the reference to it.
 
-        The exception's traceback refers to frames that refer to this object. If this object still
-        referred to the exception, both would be in a reference cycle, and not be freed at once.
+        May be called only once. The exception's traceback refers to frames that refer to this
+        object. If this object still referred to the exception, both would be in a reference cycle,
+        and not be freed at once.
         """
         error = self.error
         self._error = None
@@ -125,8 +129,8 @@ class Block:
 
     Attributes:
         count: number of rows.
-        tags: origins of the rows (source and position). None if each output of the task is one row,
-            in order.
+        tags: for each row, the source and position from which it comes. None if every row is made
+            of a fixed number of consecutive positions, so that its index says from which.
         failure: failure that stopped the task after these rows; None if the task was completed.
         skipped: a text for each failure whose records were skipped.
         notices: warnings about sources and operations, to be shown to the user.
@@ -180,12 +184,12 @@ class Block:
 
     @property
     def header(self) -> tuple[Any, ...]:
-        """The fields before `rows` as a tuple; `Block(*header, rows)` makes the block again."""
+        """The fields of a task's result before `rows`; `Block(*header, rows)` makes it again."""
         return _IN_HEADER(self)
 
     @property
     def elements(self) -> Any:
-        """The rows: a list, or `StackedRows` (columns).
+        """The rows that a task returned: a list, or `StackedRows` (columns).
 
         If a transport has the rows, they are first loaded into this object. They are columns if
         they will be sent, or were sent, from another process. Loading may raise WorkerCrashedError.
@@ -200,7 +204,7 @@ class Block:
         self.count = len(elements)
 
     def columns(self) -> Any:
-        """Return the rows as `StackedRows` (columns) whose memory may become a batch.
+        """Return a task's rows as `StackedRows` (columns) whose memory may become a batch.
 
         Return None if the rows are not columns, if they are already in this object, or if they will
         be delivered a second time.
@@ -208,7 +212,7 @@ class Block:
         return None if self.rows is None or self.kept else self.rows.columns()
 
     def look(self) -> Any:
-        """Return the rows, and leave them with the transport if it has them.
+        """Return a task's rows, and leave them with the transport (of workers) if it has them.
 
         Later tasks can then still refer to the transport's rows.
         """
@@ -287,7 +291,7 @@ class GroupTask(NamedTuple):
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """Numbers of the blocks from which the rows come."""
+        """Numbers of the blocks (results of earlier tasks) whose rows this task processes."""
         return tuple(dict.fromkeys(block for block, _, _ in self.rows))
 
 

@@ -161,7 +161,7 @@ class Worker:
         return untimed
 
     def failed_unit(self, stage: int, failed: Block) -> Block:
-        """Return the final block (rows of a task) for an element that the caller could not make.
+        """Return the block (a task's result) for an element that the caller could not make.
 
         `failed` is a block with the failure. The result also has the warnings so far. The stage's
         operations are connected anew, because the failure has interrupted them.
@@ -173,7 +173,7 @@ class Worker:
     def run_unit(
         self, task: SpanTask, read_ahead: RecordsAhead | None, made: list[Element]
     ) -> Block | None:
-        """Make the element of a task of one element, and append it to `made`.
+        """Run a task that makes a single element, and append the element to `made`.
 
         Return a block (the result of a task) without rows if there is a failure, times or warnings;
         otherwise None.
@@ -222,9 +222,9 @@ class Worker:
         return block if block.failure is None else apart(block, block.failure)
 
     def _with_torch(self, task: Task, blocks: Blocks, block: Block) -> Block:
-        """Run a task again that has imported torch, now with torch seeded; return the new block.
+        """Run a task again whose first run imported torch, now with torch's generator seeded.
 
-        Return the first result, `block`, if seeding is not allowed.
+        Return the new block; or the first result, `block`, if seeding is not allowed.
         """
         self._chains.watch_again()
         if not (self._owns_globals or self._seeds_globals):

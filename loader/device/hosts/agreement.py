@@ -221,7 +221,7 @@ class Agreement:
         return f"{self._folder}template/{digest}/"
 
     def leave(self, failure: Offer | None) -> None:
-        """Leave the run, and send the other processes a message that says so.
+        """Leave a feeder's run, and send the other processes a message that says so.
 
         The last process to leave deletes the keys of the run. Exception: if this process failed at
         a step to which all processes agreed in advance, it does not leave, because the others do
@@ -229,7 +229,8 @@ class Agreement:
         leaves in any case.
 
         Args:
-            failure: the failure because of which this process leaves; None if it did not fail.
+            failure: offer of the kind "failed" with the error because of which this process leaves;
+                None if it did not fail.
         """
         if failure is not None and self._certain and not self.spoiled:
             return
@@ -286,7 +287,7 @@ class Agreements:
 
     @property
     def has_others(self) -> bool:
-        """True if other processes take part."""
+        """True if other processes hold a part of the feeder's batches, too."""
         return not self._alone
 
     def next(self) -> Agreement | None:

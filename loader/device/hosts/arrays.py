@@ -97,7 +97,11 @@ class _OwnArrangement(Arrangement):
 
 
 def _kind(leaf: Any) -> tuple[tuple[int, ...], Any]:
-    """Return the shape and dtype of a leaf; the dtype is None if rows cannot be added to it."""
+    """Return the shape of a leaf of a batch, and its dtype (the type, for a number).
+
+    The result is `((), None)` for leaves that are passed on unchanged: arrays of objects, masked
+    arrays, and objects that are neither arrays nor numbers.
+    """
     if isinstance(leaf, _NUMBERS):
         return (), type(leaf)
     if (

@@ -69,7 +69,10 @@ class Repeats:
         return iterator
 
     def close(self) -> None:
-        """Stop the reading of these batches. May be called twice."""
+        """Stop reading the batches that are supplied after the end of the loader.
+
+        May be called twice.
+        """
         iterator, self._iterator, self._next = self._iterator, None, 0
         if iterator is not None:
             iterator.close()

@@ -29,9 +29,10 @@ class AskedBatch:
     has made the batch. So it guesses the layout (structure, dtypes and shapes without rows).
 
     Attributes:
-        expected: the expected layout, as its number on the host, and the number of rows to which
-            the batch is filled up.
-        leaves: leaves of the batch. They are meaningless if the batch is not as expected.
+        expected: a pair of the number by which the host knows the expected layout, and the number
+            of rows after filling up.
+        leaves: arrays of the expected layout. They have the batch only if `answer` says that the
+            batch has this layout, and no more rows.
         answer: array with the host's answer, which `answer_of` converts.
     """
 
@@ -135,21 +136,23 @@ class Caller:
         return [named_stats(content)] if content else []
 
     def tell(self, taken: int, question: str, argument: int = -1) -> Any:
-        """Return the host's answer to a question about the position after some batches.
+        """Return a host's answer to a question about its position in the stream.
 
-        If the host failed, its error is raised.
+        The answer is a value that the host's iterator or its `StreamPosition` has. If the host
+        failed, its error is raised.
 
         Args:
-            taken: number of batches that the user has received.
+            taken: number of batches that the user has received. The position is after these.
             question: one of `QUESTIONS`, such as "last_records".
             argument: argument of the question; -1 for none.
         """
         return told(self._bytes("tell", taken, QUESTIONS.index(question), argument))
 
     def change(self, content: bytes) -> None:
-        """Change the run of the host, for example the weights of a mix; see `HostSide.change`.
+        """Change the run of a host, for example the weights of a mix; raise the host's error.
 
-        An error of the host is raised.
+        Args:
+            content: the change, as bytes that `HostSide.change` takes.
         """
         call = on_host(self.cpus, np.frombuffer(content, np.uint8))
         with self._reading:
@@ -171,9 +174,10 @@ class Caller:
             )
 
     def end(self) -> Any:
-        """Close the host's loader, without waiting for it.
+        """Close the loader of a host, without waiting for it.
 
-        Return an array for `last_stats`. The array can be read as soon as the loader is closed.
+        Return an array with the loader's last statistics, which `last_stats` converts. The array
+        can be read as soon as the loader is closed.
         """
         return self._loader.end(self._call())
 

@@ -128,9 +128,9 @@ class HostSide:
             )
 
     def restore(self, text: Any) -> Any:
-        """Continue from the states of all shards, in a JSON text.
+        """Continue from the states of all shards, in a JSON text (given as an array of its bytes).
 
-        Return an `Answer`. It has the kind `FAILED` if a state does not fit the loader.
+        Return an array with an `Answer`. Its kind is `FAILED` if a state does not fit the loader.
         """
         if self._failure is not None:
             return _on(text, _in_words(Answer(BATCH)))  # each step tells the failure
@@ -148,7 +148,7 @@ class HostSide:
         return _on(text, _in_words(answer))
 
     def next(self, call: Any) -> Any:
-        """Read the next batch, and return its leaves and an `Answer`.
+        """Read the next batch, and return its leaves, and an array with an `Answer`.
 
         The leaves are zeros if the batch has another layout than the expected one, or more rows.
 
@@ -258,7 +258,7 @@ class HostSide:
         return self._begin_text(call, self._messages[numbers_of(call)[0]])
 
     def layout(self, call: Any) -> Any:
-        """Return the first bytes of a text: layout `call[0]`, as a batch without rows."""
+        """Return the first bytes of a text for a batch without rows of the layout `call[0]`."""
         return self._begin_text(call, to_text(self._layouts[numbers_of(call)[0]].template()))
 
     def stats(self, call: Any) -> Any:
@@ -273,7 +273,7 @@ class HostSide:
     def tell(self, call: Any) -> Any:
         """Answer a question about the position after some batches.
 
-        Return the first bytes of the answer; `told` converts all bytes.
+        Return the first bytes of the answer. `part` returns the others; `told` converts all bytes.
 
         Args:
             call: number of batches, index of the question in `QUESTIONS`, and its argument (-1:
@@ -294,7 +294,7 @@ class HostSide:
             return self._begin(call, as_told(error))
 
     def change(self, content: Any) -> Any:
-        """Change the run from a step on; return the first bytes of a success or error, for `told`.
+        """Change this host's run from a step on; return the first bytes of an answer for `told`.
 
         Args:
             content: pickle of the number of batches that were received, and the last three
@@ -325,11 +325,11 @@ class HostSide:
         return _on(call, part_of(self._text, 0))
 
     def part(self, call: Any) -> Any:
-        """Return further bytes of the text that was returned last, from byte `call[0]` on."""
+        """Return more bytes, from byte `call[0]` on, of the text that another method has begun."""
         return _on(call, part_of(self._text, numbers_of(call)[0]))
 
     def end(self, call: Any) -> Any:
-        """Close the loader, and return its statistics; zeros if the loader could not be made."""
+        """Close the loader; return its statistics as bytes, or zeros if it could not be made."""
         if self._failure is not None:
             return _on(call, np.zeros(LAST_BYTES, np.uint8))
         if self._repeats is not None:

@@ -121,7 +121,10 @@ class RemoteIterator(StreamPositionAPI):
             self._ask_ahead()
 
     def _ask_ahead(self) -> list[Caller]:
-        """Ask the hosts for batches until `buffer_size` batches are requested; return the hosts."""
+        """Ask all hosts for batches, until `buffer_size` batches are requested from each host.
+
+        Return the `Caller` of each host.
+        """
         hosts = self._hosts or self._open()
         while len(self._pending) < self._own.buffer_size:
             self._pending.append(Step([host.ask(self._taken) for host in hosts]))
@@ -252,7 +255,7 @@ class RemoteIterator(StreamPositionAPI):
             self._begin(told, step, own)
 
     def here(self) -> Any:
-        """Return the user's position in the stream, for tools such as a progress line.
+        """Return the user's position in the stream as a `RemotePosition`, for tools.
 
         Reading a value of the position asks each host, which takes a few milliseconds per host.
         """

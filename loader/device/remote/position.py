@@ -68,7 +68,7 @@ class RemotePosition:
 
 
 def _largest(shards: Sequence[dict[str, int]]) -> dict[str, int]:
-    """Return, for each name, the largest number of any shard.
+    """Return, for each name (of a part of a mix), the largest number that any shard has for it.
 
     Each shard counts the records of all shards up to its own last record, so the shard that is
     farthest has the right number.
@@ -77,9 +77,9 @@ def _largest(shards: Sequence[dict[str, int]]) -> dict[str, int]:
 
 
 def _joined(shards: Sequence[Any]) -> Any:
-    """Return the records of all shards, one shard after another.
+    """Join the record keys of all shards to one array, one shard after another.
 
-    If each shard has a dict of records (by part of a mix), the result is a dict, too.
+    If each shard has a dict of such arrays (by part of a mix), the result is a dict, too.
     """
     if isinstance(shards[0], dict):
         names = dict.fromkeys(name for shard in shards for name in shard)

@@ -74,7 +74,7 @@ def named_stats(content: bytes) -> tuple[str, Any]:
 
 
 def described(error: Exception) -> str:
-    """Return the class and the message of an error."""
+    """Return a text with the class and the message of an error."""
     return f"{type(error).__name__}: {shorten(error)}"
 
 
@@ -92,7 +92,7 @@ def as_told(error: Exception) -> bytes:
 
 
 def told(content: bytes) -> Any:
-    """Return the answer that a host has sent as bytes. If it is an error, raise this error."""
+    """Unpickle a host's answer (any value) and return it; if it is an error, raise this error."""
     answer, error = pickle.loads(content)
     if error is not None:
         raise error

@@ -74,8 +74,9 @@ class SettingSearch:
         tuner: decides which setting (numbers of workers and of buffered batches) to use or to try
             next.
         seconds_left: seconds for which the search may try further settings.
-        measured: counts of a measurement that the end of an epoch interrupted. The measurement
-            continues in the next epoch.
+        measured: if the end of an epoch interrupted a measurement: its seconds, inputs and tasks so
+            far, and the seconds for which the user waited. The measurement continues in the next
+            epoch.
     """
 
     tuner: Tuner
@@ -87,7 +88,7 @@ class Team(Executor, Protocol):
     """Interface of an executor whose number of workers can change."""
 
     def resize(self, workers: int, buffer: int) -> None:
-        """Change the number of workers, and the number of finished batches that each keeps ready.
+        """Change the number of workers, and how many finished batches each worker keeps ready.
 
         Args:
             workers: number of workers, at least 1.
@@ -246,11 +247,11 @@ class AutoExecutor(Executor):
         return now, inputs, tasks, self._observer.waits.until(now)
 
     def _measured(self, now: float) -> Counts:
-        """Return the counts of the current measurement, without the time of the user's pauses.
+        """Return the seconds, inputs, tasks and seconds of waiting in the current measurement.
 
-        The two longest times in which the user's loop requested no batch count as pauses. Examples
-        are the compilation by JAX in the first two steps, an evaluation, or the saving of a
-        checkpoint.
+        The user's pauses are not included in the seconds. The two longest times in which the user's
+        loop requested no batch count as pauses. Examples are the compilation by JAX in the first
+        two steps, an evaluation, or the saving of a checkpoint.
         """
         seconds, inputs, tasks, waited = _less(self._counts(now), self._before or NOTHING)
         return seconds - self._observer.waits.paused, inputs, tasks, waited

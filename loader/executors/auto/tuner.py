@@ -105,7 +105,10 @@ class Tuner:
         next(self._tries)
 
     def note(self, measurement: Measurement) -> Setting:
-        """Record the speed of the current setting, and return the setting to use next."""
+        """Record the measured speed of the current setting, and return the setting to use next.
+
+        A setting is a number of workers, and a number of finished batches that each keeps ready.
+        """
         if self.settled:
             return self.setting
         if self.setting.workers:
@@ -124,7 +127,7 @@ class Tuner:
         return self.settle()
 
     def settle(self) -> Setting:
-        """End the search with the best setting so far, and return it."""
+        """End the search for the fastest number of workers, and return the best setting so far."""
         self.settled, self.setting = True, self._best
         return self._best
 
@@ -132,7 +135,7 @@ class Tuner:
         return self._most_bytes is None or self._bytes_each * _ahead(setting) <= self._most_bytes
 
     def _settings(self) -> Iterator[Setting]:
-        """Yield the settings to try, beginning with the current one.
+        """Yield the settings (numbers of workers and ready batches) to try, the current one first.
 
         After each setting is measured, the caller stores the best setting so far in `_best`, from
         which the next setting is computed.

@@ -118,9 +118,10 @@ class RunTasks(NamedTuple):
 
     Attributes:
         tasks: the tasks.
-        released: numbers of slabs of this worker that it may use again. A slab with several loans
-            may occur several times.
-        named: earlier rows that the tasks refer to, in encoded form.
+        released: numbers of slabs that the worker has lent to the user's process, and that are
+            returned now. A slab that was lent several times occurs once for each time that is over;
+            the worker uses it again when all are over.
+        named: earlier rows that the tasks refer to, encoded.
         introduced: (name, size) of each slab that has some of these rows and that the worker does
             not know yet. The descriptors of these slabs are sent with this message, in this order.
         forgotten: names of slabs of other workers that no longer exist.

@@ -60,9 +60,9 @@ class ExportedSlabs:
             self._dropped.append(slab.number)
 
     def lend(self, leases: list[Lease]) -> None:
-        """Lend slabs (pieces of shared memory) to the user's process.
+        """Record that slabs (pieces of this worker's memory) are lent to the user's process.
 
-        This process does not write to a slab until `release` has ended all its loans.
+        This process does not write to a slab until `release` was called for it as often as `lend`.
         """
         for lease in leases:
             self._lent.setdefault(lease.slab.number, []).append(lease)
@@ -71,9 +71,9 @@ class ExportedSlabs:
                 self._introduced.append(lease.slab.number)
 
     def release(self, numbers: list[int]) -> None:
-        """End one loan of each slab (piece of shared memory) whose number is in the list.
+        """Record that the user's process has returned slabs (pieces of shared memory), by number.
 
-        If a number occurs several times, that many loans of the slab end.
+        A slab that was lent several times is free when its number has come as often.
         """
         for number in numbers:
             leases = self._lent[number]
@@ -239,9 +239,9 @@ class WorkerSlabs:
         return names
 
     def take_released(self) -> list[int]:
-        """Return the numbers of slabs whose use in this process has ended since the last call.
+        """Return the numbers of a worker's slabs whose use in this process has ended.
 
-        A slab is a piece of shared memory.
+        A slab is a piece of shared memory. Slabs that an earlier call has returned are left out.
         """
         count = len(self.released)
         taken = [slab.number for slab in self.released[:count]]
@@ -249,7 +249,7 @@ class WorkerSlabs:
         return taken
 
     def show(self, rows: Iterable[Any]) -> dict[SlabName, MappedSlab]:
-        """Return slabs of `rows` that this worker does not know yet, as a dict by name.
+        """Return the slabs of `rows` that a worker does not know yet, as a dict by name.
 
         A slab is a piece of shared memory. The caller must send the returned slabs to the worker.
         """
@@ -263,7 +263,7 @@ class WorkerSlabs:
         return slabs
 
     def take_forgotten(self) -> list[SlabName]:
-        """Return the names of slabs that this worker knows and that no longer exist.
+        """Return the names of slabs that a worker has mapped and that no longer exist.
 
         They are slabs (pieces of memory) of other workers. Each name is returned once.
         """
@@ -271,14 +271,14 @@ class WorkerSlabs:
         return forgotten
 
     def forget(self, names: Iterable[SlabName]) -> None:
-        """Record the names of slabs (pieces of memory) of any worker that no longer exist."""
+        """Record that slabs (pieces of memory) of other workers, given by name, no longer exist."""
         for name in self._shown.intersection(names):
             self._shown.discard(name)
             self._forgotten.append(name)
 
 
 class Encoder:
-    """Encodes elements of worker `worker` for sending to other processes.
+    """Encodes elements of one worker for sending to other processes.
 
     Arrays are put on slabs (pieces of shared memory) of the pool `pool`.
     """

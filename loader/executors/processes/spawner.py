@@ -64,7 +64,7 @@ class Payload:
         self.descriptor = -1
 
     def pack(self, value: Any, parts: Iterable[tuple[str, Any]]) -> None:
-        """Pickle a value into the memory.
+        """Pickle a value into anonymous memory.
 
         Args:
             value: the value.
@@ -93,7 +93,7 @@ class Payload:
                 offset += os.pwrite(self.descriptor, data[len(data) - (end - offset) :], offset)
 
     def close(self) -> None:
-        """Close the file descriptor. May be called twice."""
+        """Close the file descriptor of the memory with the pickled value. May be called twice."""
         with Uninterrupted():
             if self.descriptor >= 0:
                 os.close(self.descriptor)
@@ -275,7 +275,10 @@ class Spawner:
         return number != 0
 
     def close(self) -> None:
-        """End all processes and close all channels. May be called twice."""
+        """End the zygote (process that makes workers) and its workers, and close all channels.
+
+        May be called twice.
+        """
         with Uninterrupted():
             while self._channels:
                 self.forget(next(iter(self._channels)))

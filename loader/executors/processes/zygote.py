@@ -78,10 +78,11 @@ class Zygote:
         self._selector = selectors.DefaultSelector()
 
     def start(self) -> bool:
-        """Receive the settings; unpickle the pipeline, unless each worker unpickles it itself.
+        """Receive the settings of the user's process, and unpickle the pipeline.
 
-        Return True if workers can be made. Return False if the user's process has ended, or if
-        unpickling failed. In the second case, the error is sent to the user's process.
+        The pipeline is not unpickled here if each worker unpickles it itself. Return True if
+        workers can be made. Return False if the user's process has ended, or if unpickling failed.
+        In the second case, the error is sent to the user's process.
         """
         received = self._channel.receive()
         if received is None or not isinstance(received[0], Start):

@@ -103,10 +103,10 @@ def _join(given: str | None, workers: int) -> None:
 
 
 def _described(address: str, is_argument: bool) -> tuple[str, str]:
-    """Return two texts: the address and its origin; and what to do if there is no cluster.
+    """Return two texts about an address: where it comes from; what to do if no cluster is there.
 
     Args:
-        address: the address.
+        address: the address. It is a part of the first text.
         is_argument: True if it comes from the argument `address=`; False if from RAY_ADDRESS.
     """
     if is_argument:
@@ -333,7 +333,7 @@ class Cluster:
         }
 
     def _nodes(self) -> list[dict[str, Any]]:
-        """Wait until the head node answers, and return Ray's descriptions of the living nodes.
+        """Wait until the head node answers, and return Ray's dict about each living node.
 
         Raise ClusterLostError if the head node is gone.
         """
@@ -366,7 +366,7 @@ def needs_of(ray_options: Mapping[str, Any]) -> dict[str, float]:
 def factory_of(
     worker: type, ray_options: Mapping[str, Any], concurrency: int
 ) -> tuple[Any, dict[str, float]]:
-    """Return the factory of the actors, and the resources that each actor needs.
+    """Return an object with a method `remote` that starts an actor; and the actor's resources.
 
     Ray checks most options in this call, before a cluster is joined or started.
 

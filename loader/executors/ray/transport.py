@@ -282,11 +282,13 @@ class RayTransport(Transport):
         self._events.append(Lost([remote.number for remote in doomed], event, is_news))
 
     def _lose_rows(self, remote: _Remote, sent: _Sent, error: RayTaskError) -> None:
-        """Record that rows to which a message refers are lost; remove the worker with this message.
+        """Handle the error of a message: if rows were lost, record this, and remove the worker.
+
+        The rows are those of earlier tasks to which the message refers.
 
         Args:
-            remote: the worker.
-            sent: the message, whose tasks refer to the rows.
+            remote: the worker that got the message. The message is removed with it.
+            sent: the message.
             error: error of the message. It is raised if it does not mean that rows were lost.
 
         Raises:

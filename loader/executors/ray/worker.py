@@ -1,9 +1,9 @@
 """The Ray actor, which unpickles the pipeline and runs tasks; and rows in Ray's object store.
 
 In: tasks, and the rows to which they refer, which Ray provides. Out: for each task, the header of
-its block (all but the rows), and its rows in the form for the store: a pickle, and the memory of
-large arrays. Arrays of loaded rows are read-only views of the store's memory. Ray keeps that memory
-until the last view is deleted.
+its block (all but the rows), and its rows as the object store keeps them: a pickle, and the memory
+of large arrays. Arrays of loaded rows are read-only views of the store's memory. Ray keeps that
+memory until the last view is deleted.
 
 The actor runs in a process that Ray starts, on any node. If reading in advance helps, the actor
 gets several calls at a time, each on its own thread. Each call begins to read its records at once,
@@ -108,13 +108,17 @@ os.register_at_fork(before=Held.hold, after_in_parent=Held.let_go)
 
 
 def stored(elements: Any, pool: SlabPool) -> tuple[StoredRows, int]:
-    """Convert elements to the form for the object store; return them, and their number of bytes.
+    """Pickle elements for Ray's object store.
 
     Exceptions of pickling are raised unchanged.
 
     Args:
-        elements: a list of elements, or rows stacked into columns.
+        elements: a list of elements, or rows stacked into columns (one array for each field).
         pool: provides the memory of columns, if the elements are stacked here.
+
+    Returns:
+        A pair. First, the pickle, and the memory of large arrays, which is not copied into the
+        pickle. Second, the number of bytes of both.
     """
     buffers: list[Any] = []
 
@@ -147,10 +151,10 @@ def _stacked(elements: Any, pool: SlabPool) -> Any:
 
 
 def loaded(rows: StoredRows) -> list[Any] | StackedRows:
-    """Convert rows from the object store (results of `stored`) back to elements or columns.
+    """Unpickle rows from Ray's object store (a result of `stored`).
 
-    Columns (one array for each field) are returned if `stored` has stacked the rows. Arrays are
-    views of the store's memory.
+    Return a list of elements; or columns (one array for each field), if `stored` has stacked the
+    rows. Arrays are views of the store's memory.
     """
     data, buffers = rows
     return pickle.loads(data, buffers=[np.asarray(View(buffer)) for buffer in buffers])  # type: ignore[no-any-return]

@@ -166,7 +166,10 @@ class Reads:
         return (min(room, max(int(left / each), 1)) if left > 0 else 0), capacity
 
     def take(self) -> ReadCall | None:
-        """Return the next call that a reader should make. If None, the reader must end."""
+        """Return the next call of the source that a reader (thread or coroutine) should make.
+
+        Return None if the reader must end. This call does not wait.
+        """
         with self._lock:
             first = self._spans[0] if self._spans else None
             if self.closed or first is None or not self._may_begin(first):
@@ -379,7 +382,7 @@ class ReadAhead:
         return self._on_threads.oldest()
 
     def close(self) -> None:
-        """Stop reading. Waits until current reads on threads have ended, and cancels coroutines."""
+        """Stop reading in advance. Waits for current reads on threads, and cancels coroutines."""
         self._on_threads.close()
         self._in_loop.close()
         self._coroutines.close()

@@ -220,7 +220,8 @@ class ReadPace:
             count: number of records of the span in which the piece begins.
             left: number of records of this span whose reading has not begun.
             waiting: number of records of all spans whose reading has not begun.
-            room: number of records whose reading may begin. Only a share of a span may exceed it.
+            room: number of records that may be read in advance now. The piece may have more records
+                only if it is a share of one span.
         """
         if self._calls is None:
             quick = (

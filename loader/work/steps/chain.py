@@ -92,7 +92,7 @@ class StepChain:
         self._in_bulk = clock is None and not seeds_globals and self._may_push_all()
 
     def close(self) -> None:
-        """Release the elements that a failed task has left inside the chain.
+        """Release the elements that a failed task has left inside the connected operations.
 
         Otherwise reference cycles would keep these elements in memory.
         """
@@ -167,10 +167,10 @@ class StepChain:
 
     @property
     def makes_one_of_each(self) -> bool:
-        """True if elements can be made of batches by only calling the attribute `functions`.
+        """True if elements can be made of batches by only calling the list `functions` in order.
 
         For that, `functions` must be all operations after the batch, each must make one element of
-        one element, and none may need its position. The chain must have no clock.
+        one element, and none may need its position. No clock may time the operations.
         """
         return (
             self._place + len(self.functions) == len(self._stage.operations)
@@ -182,8 +182,7 @@ class StepChain:
         """Return a block (a task's rows) that ends with a failure at the last input that was taken.
 
         Args:
-            called: how many of `functions` had returned before the failure; -1 if the batch itself
-                could not be made.
+            called: how many operations after the batch had returned; -1 if the batch itself failed.
             error: the failure.
             inputs: the inputs of the task.
         """
@@ -258,7 +257,7 @@ class StepChain:
         return self._push(inputs, read_failure) or self._ended(self._made())
 
     def _made(self) -> Block:
-        """Return a block with the rows collected so far, and empty the collection."""
+        """Return a block with the rows that the task has made so far, and forget these rows."""
         if self._tags_rows:
             return self._rows.block(self._tags_of)
         elements = self._rows.elements.copy()
@@ -266,7 +265,7 @@ class StepChain:
         return Block.of(elements)
 
     def _push(self, inputs: Inputs, read_failure: Exception | None) -> Block | None:
-        """Process inputs with all operations.
+        """Process a task's inputs with all operations of its stage.
 
         Return None; or, after a failure, a block with the rows before it and the failure, which is
         `read_failure` if no operation failed.
@@ -335,10 +334,10 @@ class StepChain:
         return error
 
     def _push_each(self, inputs: Inputs) -> None:
-        """Process inputs one by one.
+        """Process a task's inputs one by one.
 
-        Before each input, store its position, row and seed in the context, if an operation or the
-        rows' origins need them.
+        Before each input, store its position, row and seed in the context, if an operation needs
+        them, or if it is recorded of which input each row was made.
         """
         push, context = self._steps[inputs.place], self._context
         if not self._tracks:
@@ -363,9 +362,11 @@ class StepChain:
         return positions, None if self._below_join else self._leaf.sampler.seeds(positions)
 
     def _push_all(self, inputs: Inputs) -> None:
-        """Process all inputs at once, and put the results into batches or the list of rows.
+        """Process all inputs of a task in one call, and store the results.
 
-        An operation's error is raised.
+        If an operation takes all elements at once, such as a `Batch`, it gets the results of the
+        maps and filters before it. Otherwise these are the task's rows. An operation's error is
+        raised.
         """
         passage = FusedMapFilter(
             self._fused, inputs.elements, inputs.count, lambda: self._places_of(inputs)

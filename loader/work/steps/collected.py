@@ -38,7 +38,8 @@ class CollectedRows:
 
     Attributes:
         elements: the rows so far.
-        tags: origins of the rows; None if each output of a task is one row, in order.
+        tags: for each row, the source and position from which it comes. None if every row is made
+            of a fixed number of consecutive positions, so that its index says from which.
     """
 
     def __init__(self, pipeline: Pipeline, context: Context) -> None:
@@ -59,7 +60,9 @@ class CollectedRows:
                 self.tags.packed_rows.append(self._context.packed)
 
     def keep_all(self, passage: FusedMapFilter, inputs: Inputs) -> None:
-        """Collect all results of maps and filters that run inside C iterators, with their origins.
+        """Collect all results of maps and filters that run inside C iterators.
+
+        For each result, the input from which it comes is stored, too.
 
         Args:
             passage: the maps and filters, with the records.

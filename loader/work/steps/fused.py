@@ -54,7 +54,7 @@ class FusedMapFilter:
 
     @property
     def ended(self) -> bool:
-        """True if all records were processed."""
+        """True if all records have gone through the maps and filters."""
         return bool(self._ended)
 
     def _go_through(
@@ -75,11 +75,11 @@ class FusedMapFilter:
             self.elements = map(function, self.elements, *drawn)
 
     def numbers(self, count: int) -> NDArray[np.int64]:
-        """Return, for each of the first `count` results, the index of the input that made it."""
+        """Return, for each of the first `count` results, the index of the input it was made of."""
         return self._count - 1 - np.array(self._lefts[:count], dtype=np.int64)
 
     def at_fault(self) -> int:
-        """Return the index of the operation that failed, the last one that got a record."""
+        """Return the index of the map or filter that failed, the last one that got a record."""
         left = length_hint(self._inputs)
         came = [(self._count - length_hint(counter), lefts) for counter, lefts in self._came]
         return max(

@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 def tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.int64], list[int]]:
     """Return, for each row of a task, the tag of its record, and its index among the record's rows.
 
-    A tag is a number that stands for a record (source and position).
+    A tag is a number that stands for a record (source and position). The index counts the rows that
+    were made of the same record.
 
     Args:
         parts: blocks (the rows of one task each), with the ranges of the rows to process.
         order: for each row of the result, its index in `parts`. None: the order of `parts`.
 
     Returns:
-        The tags, `int64[rows]`, and a list of the indices.
+        A pair: the tags, `int64[rows]`, and a list of the indices.
     """
     positions, rows = array("q"), list[int]()
     for block, start, stop in parts:

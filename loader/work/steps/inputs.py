@@ -29,7 +29,8 @@ class Inputs:
             counted over all shards. It is called only if positions are needed.
         tags: function that returns, for each input, the tag of this record. It is called only if
             tags are needed, for example after a failure.
-        rows: for each input, its index among the rows of its position; empty if all are 0.
+        rows: for each input, its index among all rows that were made of the same position; empty if
+            all are 0.
         place: index, in the stage, of the first operation that gets the inputs.
     """
 

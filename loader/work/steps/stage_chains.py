@@ -170,6 +170,6 @@ class StageChains:
         self.used = None
 
     def close(self) -> None:
-        """Release the elements that the chains (connected operations) hold."""
+        """Release the elements that a failed task has left inside the connected operations."""
         for chain in (*self.plain, *(chain for chain, _ in self._timed.values())):
             chain.close()
