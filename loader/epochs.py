@@ -178,7 +178,10 @@ class Epochs(Resumable, ExtraState, Generic[Kind]):
         )
 
     def close(self) -> None:
-        """Stop all work for the epochs. The state can still be read. May be called twice."""
+        """Stop the workers and the prefetching of this loop over epochs. May be called twice.
+
+        `get_state` still works afterwards.
+        """
         self._batches.close()
         self._closed = True
 

@@ -136,8 +136,9 @@ class IndexSampler(Remarks, VectorSampler):
     def __len__(self) -> int:
         """Return the number of positions of all shards together; `sys.maxsize` if endless.
 
-        With `drop_remainder`, the remainder that cannot be divided evenly over the shards does not
-        count: once at the end, or in each epoch with `algorithm="grain"`.
+        With `drop_remainder`, positions that cannot be divided evenly among the shards are not
+        counted. There are such positions at the end of all epochs; with `algorithm="grain"`, at the
+        end of each epoch.
         """
         if self.num_epochs is None:
             return ENDLESS

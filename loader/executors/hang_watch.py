@@ -165,10 +165,9 @@ class HangWatch:
             wait_until(lambda: not thread.is_alive(), CLOSE_SECONDS)
 
     def look(self) -> None:
-        """Report the running tasks that take too long, unless it is too early to report them again.
+        """Report each running task that has reached the time limit, or another multiple of it.
 
-        A task is reported when it has run for the number of seconds for which this object was made,
-        and again after each further such time.
+        The time limit, in seconds, is an argument of the constructor.
         """
         if (seconds := self._seconds) is None:
             return

@@ -202,9 +202,9 @@ def check_stacks(base: Read | Joined, operations: Sequence[Operation]) -> None:
 
 
 def check_balanced(operations: Iterable[Operation]) -> None:
-    """Check that no operation packs records that are balanced by cost.
+    """Check that no operation makes packed rows of records that `balance=` divides among shards.
 
-    The packed rows would not be balanced.
+    Call it only if the pipeline balances records by cost. The costs of the rows would differ.
 
     Raises:
         ValueError: an operation packs such records.

@@ -32,14 +32,14 @@ class Leaf:
         source: maps record keys to records.
         sampler: maps positions to record keys.
         shard: the share of the positions that this process reads.
-        lineage: history of earlier runs on other numbers of shards, from which follows which
-            positions are not yet read.
+        lineage: history of earlier runs on other numbers of shards. It says which positions are
+            still to be read.
         epoch: number of the first epoch.
         name: name for states and messages, if the pipeline has several leaves; else "".
         growth: when records that are appended during a run are added to the order; None if they are
             not.
-        end: for finishing the work of an earlier run: local position at which the order ended then;
-            None if the order has not changed since, or did not end.
+        end: local position at which the order ended in an earlier run, of which this leaf only
+            finishes a batch or window; None for other leaves, and if the order was endless.
     """
 
     source: Any

@@ -171,13 +171,14 @@ class ReshardHistory:
         )
 
     def dealt_anew(self, blocks: Blocks | None) -> ReshardHistory:
-        """Return the history with other blocks, in which records are balanced among shards by cost.
+        """Return the history with other blocks from here on.
 
-        Other blocks can begin only where a block ends, and where all shards stopped at the same
-        position and between two records. Otherwise, the history is returned unchanged.
+        A block is a range of positions whose records are divided among the shards by cost. Other
+        blocks can begin only if no block is read in part, and if all shards stopped at the same
+        position, between two records. Otherwise, the history is returned unchanged.
 
         Args:
-            blocks: the blocks; None if records are not balanced.
+            blocks: the other blocks; None if records are not divided by cost.
         """
         if blocks is self.blocks is None:
             return self

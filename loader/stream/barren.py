@@ -179,13 +179,14 @@ def _has_shown_all(leaf: Leaf, since: int, now: int, times: int) -> bool:
     position has shown every record. There are these exceptions:
 
     * If records are drawn with replacement, several epochs are needed (`epochs_for_all`).
-    * A shard sees only its part of the records, another part in each epoch. So more epochs are
-      needed: `BARREN_EPOCHS` times the number of shards. After these, a given record is missing
-      from all of the shard's parts with probability exp(-BARREN_EPOCHS).
+    * A shard reads only its share of the records, another share in each epoch. So more epochs are
+      needed: `BARREN_EPOCHS` times the number of shards. After these, a given record was in none of
+      the shard's shares with probability exp(-BARREN_EPOCHS).
     * In a mix, each part has epochs of its own, and the rule must hold for each part. Parts that
       give no more records do not count.
-    * If epochs have different records, as in a chain that repeats a mix, or after records were
-      appended, also `BARREN_EPOCHS` times as many records as the source has must have come.
+    * Epochs may have different records, as in a chain that repeats a mix, or after records were
+      appended. Then the shard must also have read `BARREN_EPOCHS` times as many records as the
+      source has.
 
     Args:
         leaf: source with its sampler.

@@ -309,8 +309,8 @@ class Observer:
     def quantiles(self, names: Sequence[StageNames]) -> dict[str, Quantiles]:
         """Return quantiles of the last waits and of the last timed tasks.
 
-        A hand-over ends when the result of a task is received. It begins when the task ends, or
-        when the result is requested, whichever is later.
+        A hand-over is the time until the result of a task is received: since the end of the task,
+        or since the request for the result if this came later.
 
         Args:
             names: names and facts of each stage (operations that run in one task).

@@ -1,6 +1,6 @@
-"""Change blocks: copy a block with another failure, or remove rows that were delivered earlier.
+"""Copy a block with its failure replaced, or without rows that were delivered earlier.
 
-A block has the rows of one task.
+A block has the rows of one task, and the failure that ended the task, if any.
 """
 
 from __future__ import annotations

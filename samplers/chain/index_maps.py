@@ -62,10 +62,11 @@ class IndexMap:
 
     @property
     def change(self) -> Change | None:
-        """The map's effect on later epochs: "shuffles", "cuts" or "freezes"; None: no effect.
+        """Effect of this reordering on the epochs of the dataset below; None if it has none.
 
-        "shuffles": each epoch has another order. "cuts": a part of each epoch is kept, at fixed
-        places. "freezes": the first epoch is repeated.
+        "shuffles": each epoch gets another order. "cuts": of each epoch, only the elements at
+        certain indices are kept, the same indices in every epoch. "freezes": each epoch repeats the
+        first one.
         """
         return None
 

@@ -75,7 +75,10 @@ class MixLooks:
 
     @property
     def position(self) -> int | None:
-        """Position of the next check; None if no growing part will begin an epoch or end."""
+        """Position of the next check for appended records.
+
+        None if no growing part of the mix will begin another epoch, or come to its end.
+        """
         ends = [end for end in self._ends.values() if end is not None]
         if self._every is not None and ends:
             ends.append(-(-self._begin // self._every) * self._every)

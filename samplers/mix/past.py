@@ -91,7 +91,10 @@ class MixPast(VectorSampler):
         return self._own_changes[-1].position if self._own_changes else 0
 
     def as_in_run(self, saved: SavedOrder) -> Self:
-        """Return a copy of this mix with the changes of a saved mix instead of its own."""
+        """Return a copy of this mix with the history of a saved mix in place of its own.
+
+        The history is the changes of the weights and parts in a run.
+        """
         other = self._copied()
         other._own_changes = saved.own_changes
         return other

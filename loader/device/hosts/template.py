@@ -47,11 +47,11 @@ def to_text(tree: Any) -> str:
 
 
 def from_text(text: str) -> Any:
-    """Convert a text that `to_text` made back to the tree.
+    """Return the tree that `to_text` converted to a text.
 
     Raises:
-        HostsError: the text is invalid, it names a class that this process has not imported, or the
-            tree has an object that JSON cannot describe.
+        HostsError: the text is invalid, it names a class that this process has not imported, or it
+            says that the tree has an object that JSON cannot describe.
     """
     try:
         return _tree(json.loads(text))

@@ -31,8 +31,8 @@ class AskedBatch:
     Attributes:
         expected: a pair of the number by which the host knows the expected layout, and the number
             of rows after filling up.
-        leaves: arrays of the expected layout. They have the batch only if `answer` says that the
-            batch has this layout, and no more rows.
+        leaves: arrays of the expected layout. They hold the batch only if `answer` says that the
+            batch has this layout, and at most the expected number of rows.
         answer: array with the host's answer, which `answer_of` converts.
     """
 

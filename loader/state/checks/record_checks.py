@@ -109,9 +109,10 @@ def _count(digest: str) -> int:
 
 
 def inside_a_window_of_growing() -> CheckpointError:
-    """Return the error for a state saved inside a window, if a mix of growing sources has changed.
+    """Return the error for a changed mix of growing sources whose state was saved inside a window.
 
-    After such a change, the shards would check for appended records at different positions.
+    A window is the group of records that a `Pack`, `window_shuffle` or the like takes together.
+    This shard would read on behind its window, where other shards still look for appended records.
     """
     return CheckpointError(
         "weights or parts of a mix of growing sources changed, but the checkpoint was saved inside "
