@@ -256,9 +256,8 @@ class RayTransport(Transport):
     def _lose(self, node: str, *remotes: _Remote) -> None:
         """Remove a lost node, given by its id, and workers that cannot continue.
 
-        These are the workers on the node, workers that wait for rows on the node, and the further
-        workers `*remotes`. Workers that are being killed because of a timeout are removed, too:
-        perhaps they only waited for rows on the node.
+        These are its workers, workers that wait for rows on it, the further workers `*remotes`, and
+        workers that are being killed because of a timeout, as perhaps they waited for such rows.
         """
         is_news = node not in self._gone
         self._gone.add(node)
