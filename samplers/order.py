@@ -14,7 +14,6 @@ shard of an index. In the dense tail, the position is the index plus a constant.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -35,12 +34,12 @@ class UnreadOrder:
         reached: number of positions that each shard delivered, shard 0 first.
         total: number of positions of all shards in the earlier order.
 
-    >>> left = UnreadOrder([2, 1, 2], total=10)  # delivered: 0, 3; 1; 2, 5
+    >>> left = UnreadOrder((2, 1, 2), total=10)  # delivered: 0, 3; 1; 2, 5
     >>> left.length, left.positions(np.arange(left.length)).tolist()
     (5, [4, 6, 7, 8, 9])
     """
 
-    reached: Sequence[int]
+    reached: tuple[int, ...]
     total: int
 
     @cached_property
@@ -180,12 +179,12 @@ class Without:
         ranges: ascending pairs `(start, stop)`, `stop` excluded, that do not touch each other.
         total: number of positions.
 
-    >>> left = Without([(2, 4), (6, 7)], total=10)
+    >>> left = Without(((2, 4), (6, 7)), total=10)
     >>> left.length, left.positions(np.arange(left.length)).tolist()
     (7, [0, 1, 4, 5, 7, 8, 9])
     """
 
-    ranges: Sequence[tuple[int, int]]
+    ranges: tuple[tuple[int, int], ...]
     total: int
 
     @property

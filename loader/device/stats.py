@@ -133,7 +133,7 @@ _PARTS = (
     (
         "reading",
         "the loader is slower than your steps; print(iterator.stats()) without the feeder, or pass "
-        "worker_count=.",
+        "worker_count= (or a larger one).",
     ),
     (
         "transforming",

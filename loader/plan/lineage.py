@@ -58,6 +58,9 @@ class ReshardHistory:
     def planned(cls, layers: Iterable[tuple[int, ...]]) -> ReshardHistory:
         """Return the history of batches that are planned from known lengths.
 
+        The order of the batches itself knows which of them are not yet read. So of this history,
+        only `layers` and `values` are used.
+
         Args:
             layers: the earlier runs, as the order of the batches describes them.
         """

@@ -70,14 +70,16 @@ def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
     saved, present = state.identity.operations, pipeline.identity.operations
     if len(saved) != len(present):
         return
-    grouping = [operation.takes is not None for operation in pipeline.operations]
+    operations = pipeline.operations
+    grouping = [operation.takes is not None for operation in operations]
     for number, begun in zip(compress(count(), grouping), in_use):
-        if begun and saved[number] != present[number]:
+        # a batch has the same records with any other argument
+        if begun and saved[number] != present[number] and not operations[number].one_to_one:
             raise CheckpointError(
                 "the checkpoint was saved between two elements that were made of one window of "
-                f"{short_repr(pipeline.operations[number])}. With these arguments, its elements "
-                "would repeat or be lost. Keep the former arguments until a later step, or restore "
-                "a checkpoint of another step."
+                f"{short_repr(operations[number])}, whose arguments differ from the state. With "
+                "them, elements would repeat or be lost. Keep the former arguments until a later "
+                "step, or restore a checkpoint of another step."
             )
 
 

@@ -56,10 +56,9 @@ def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[Lo
     count, position = state.shard[1], state.cursor.positions[0]
     shards = [ShardOptions(shard, count, pipeline.shard.drop_remainder) for shard in range(count)]
     left = state.history.shards[0].length(run_length(pipeline, state))
-    lengths = [shard.length(left) for shard in shards]
     # shards have equally many planned batches, whatever earlier shards have left
-    uneven = len({*lengths}) > 1 and not pipeline.leaf.plans_batches
-    if uneven and position >= lengths[state.shard[0]]:
+    lengths = [] if pipeline.leaf.plans_batches else [shard.length(left) for shard in shards]
+    if len({*lengths}) > 1 and position >= lengths[state.shard[0]]:
         raise CheckpointError(
             f"equal_steps=True cannot be used at the end of a shard of {position} records, because "
             f"other shards have {min(lengths)} to {max(lengths)}. Call set_states(…) with the "

@@ -42,10 +42,12 @@ class WeightsChange(NamedTuple):
     Attributes:
         position: first global position (counted over all shards) at which the new weights are used.
         weights: the new weights, as the user passed them.
+        step: number of the first step with the new weights.
     """
 
     position: int
     weights: Any
+    step: int
 
     def replaces(self, other: Change) -> bool:
         """Return True if this change makes an earlier change of the run useless.
@@ -105,7 +107,7 @@ def weights_change(
     step = step_of(here, at_step, ahead)
     position = position_of(_with_sizes(here, changes, step), step)
     pipeline.leaf.sampler.with_weights(weights, position)  # which checks the weights
-    return WeightsChange(position, weights)
+    return WeightsChange(position, weights, step)
 
 
 def _with_sizes(here: StreamPosition, changes: Iterable[Change], stop: int) -> StreamPosition:
@@ -244,9 +246,9 @@ def change_of(
     if name == "weights" and (here.pipeline.joins or here.pipeline.leaf.facts.parts):
         return weights_change(here, changes, value, at_step, ahead)
     change = _program_change(here, as_changed(loaders, changes), name, value, at_step, ahead)
-    of_mix = [each.position for each in changes if isinstance(each, WeightsChange)]
-    if of_mix and not change.reorders:
-        check_coming_weights(_with_sizes(here, changes, change.step), change.step, max(of_mix))
+    of_mix = [each.step for each in changes if isinstance(each, WeightsChange)]
+    if not change.reorders:
+        check_coming_weights(change.step, max(of_mix, default=0))
     return change
 
 

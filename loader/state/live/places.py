@@ -49,29 +49,24 @@ def local_of(here: StreamPosition, step: int) -> int:
     return here.kept.skipped.position_of(step, (here.cursor.positions[0], here.step), unit)
 
 
-def check_coming_weights(here: StreamPosition, step: int, position: int) -> None:
+def check_coming_weights(step: int, of_weights: int) -> None:
     """Check that new weights of a mix have begun at a step at which the batch size changes.
 
     Weights begin at a position. With another batch size, this would be another step than the one
     that the user gave.
 
     Args:
-        here: the user's position.
         step: number of the step at which the batch size changes.
-        position: first global position (counted over all shards) at which the weights are used.
+        of_weights: number of the step at which the last new weights begin.
 
     Raises:
         ValueError: the weights begin after the step.
     """
-    leaf, unit = here.pipeline.leaf, here.pipeline.stages[0].unit
-    shards = leaf.shard.shard_count
-    later = position - local_of(here, step) * shards - leaf.lineage.dense_from[1]
-    if later > 0:
-        least = step + -(-later // (shards * unit))
+    if step < of_weights:
         raise ValueError(
-            f"at_step={step} is before step {least}, at which new weights of the mix begin. With "
-            f"another batch size, they would begin at another step. Pass {least} or more; or "
-            "change the batch size first, and then the weights."
+            f"at_step={step} is before step {of_weights}, at which new weights of the mix begin. "
+            f"With another batch size, they would begin at another step. Pass {of_weights} or "
+            "more; or change the batch size first, and then the weights."
         )
 
 

@@ -191,8 +191,8 @@ def test_a_change_that_replaces_one_while_the_iterator_takes_it_up_is_made(monke
     upstream = Upstream(iter(_loader()), owned=True)
     host, first, second = (
         upstream.host_iterator,
-        WeightsChange(40, ONLY_B),
-        WeightsChange(8, ONLY_B),
+        WeightsChange(40, ONLY_B, 10),
+        WeightsChange(8, ONLY_B, 2),
     )
     take_up = host.take_up
 
@@ -211,6 +211,6 @@ def test_of_the_changes_of_weights_at_one_step_only_the_last_is_kept():
     """And of those at later steps; one at an earlier step holds until then."""
     upstream = Upstream(iter(_loader()), owned=True)
     for position in (4, 40, 8, 8):
-        upstream.add(WeightsChange(position, ONLY_B))
+        upstream.add(WeightsChange(position, ONLY_B, position // 4))
     assert [change.position for change in upstream.changes] == [4, 8]
     upstream.leave()

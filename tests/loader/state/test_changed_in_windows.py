@@ -246,6 +246,19 @@ def test_the_arguments_of_a_window_change_between_two_windows_and_are_refused_in
     assert sorted(came) == list(range(RECORDS))
 
 
+def test_a_batch_function_may_change_inside_a_batch_that_is_taken_apart():
+    """The batch has the same records, so its other elements come, as the new function makes them."""
+
+    def stream(factor):
+        batches = of_rows({"a": 1}).batch(4, batch_fn=lambda records: factor * np.array(records))
+        return iter(batches.flat_map(lambda batch: batch.tolist()))
+
+    former, now = stream(1), stream(10)
+    came = [next(former) for _ in range(6)]
+    now.set_state(former.get_state(), strict=False)
+    assert [*came, *now] == [*range(6), *range(60, 10 * RECORDS, 10)]
+
+
 @pytest.mark.parametrize("mixed", [by_position, of_rows])
 def test_a_removed_part_that_a_window_needs_is_missed_also_where_failing_records_are_skipped(mixed):
     """Its records do not fail: they are no longer there, which `on_error` does not decide about."""
