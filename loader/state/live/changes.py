@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from ....common.fields import replaced
 from ....common.messages import shorten
 from ....errors import CheckpointError
 from ....samplers.changing.sampler import refuse_balance
@@ -25,9 +24,9 @@ from .places import (
     check_coming_weights,
     check_within,
     has_ended_early,
-    local_of,
     position_of,
     step_of,
+    with_sizes,
 )
 
 if TYPE_CHECKING:
@@ -105,27 +104,11 @@ def weights_change(
             "change the weights between two runs."
         )
     step = step_of(here, at_step, ahead)
-    position = position_of(_with_sizes(here, changes, step), step)
+    of_program = [each for each in changes if isinstance(each, ProgramChange)]
+    sizes = [(each.step, each.described) for each in of_program if not each.reorders]
+    position = position_of(with_sizes(here, sizes, step), step)
     pipeline.leaf.sampler.with_weights(weights, position)  # which checks the weights
     return WeightsChange(position, weights, step)
-
-
-def _with_sizes(here: StreamPosition, changes: Iterable[Change], stop: int) -> StreamPosition:
-    """Return the place of the last change of the batch size before a step, with the changed size.
-
-    Args:
-        here: position after the last element that the user received; it is returned if there is
-            no such change.
-        changes: changes of any kind.
-        stop: number of the step.
-    """
-    of_program = (each for each in changes if isinstance(each, ProgramChange))
-    sizes = [each for each in of_program if not each.reorders and here.step <= each.step < stop]
-    for change in sorted(sizes, key=lambda each: each.step):
-        start = replaced(here.cursor, positions=(local_of(here, change.step),))
-        pipeline = change.described(here.pipeline)
-        here = here._replace(pipeline=pipeline, start=start, run=None, step=change.step)
-    return here
 
 
 def with_change(pipeline: Pipeline, change: WeightsChange) -> Pipeline:

@@ -6,13 +6,17 @@ first position on all shards; or an error if the run cannot change at this step.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from ....common.fields import replaced
 from ....common.validation import whole_number
 from ....samplers import NoSharding
 from ...plan.leaf import Leaf
 
 if TYPE_CHECKING:
+    from ...plan.pipeline import Pipeline
     from ..position import StreamPosition
 
 
@@ -47,6 +51,26 @@ def local_of(here: StreamPosition, step: int) -> int:
     """Return the first position of a step, counted over this shard."""
     unit = here.pipeline.stages[0].unit
     return here.kept.skipped.position_of(step, (here.cursor.positions[0], here.step), unit)
+
+
+def with_sizes(
+    here: StreamPosition, sizes: Iterable[tuple[int, Callable[[Pipeline], Pipeline]]], stop: int
+) -> StreamPosition:
+    """Return the place of the last change of the batch size before a step, with the changed size.
+
+    Args:
+        here: position after the last element that the user received; it is returned if there is no
+            such change.
+        sizes: for each change of the batch size, its step, and a function that returns the changed
+            pipeline.
+        stop: number of the step.
+    """
+    for step, changed in sorted(sizes, key=itemgetter(0)):
+        if here.step <= step < stop:
+            start = replaced(here.cursor, positions=(local_of(here, step),))
+            pipeline = changed(here.pipeline)
+            here = here._replace(pipeline=pipeline, start=start, run=None, step=step)
+    return here
 
 
 def check_coming_weights(step: int, of_weights: int) -> None:
